@@ -1,0 +1,71 @@
+# make            build build/release/selfsame
+# make test       install what is missing, build, check style, run every test
+# make demo       install, build, fetch the default model, ask it drafted and undrafted
+# make help       the other targets, one line each
+comma  := ,
+CC     ?= cc
+CONFIG := $(if $(SAN),$(subst $(comma),-,$(SAN)),release)
+BUILD  := build/$(CONFIG)
+WERROR ?= -Werror
+
+# -ffp-contract=off: a fused multiply-add is written fmaf() or it does not happen; the bits that
+# every backend must agree on depend on it.  -fno-math-errno changes no bit.
+CFLAGS += -std=c11 -D_GNU_SOURCE -O2 -g -ffp-contract=off -fno-math-errno -MMD -MP \
+          -Wall -Wextra -Wshadow -Wstrict-prototypes -Wvla $(WERROR) -fvisibility=hidden \
+          $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
+FOLDERS := $(shell find src -type d)
+CPPFLAGS += $(FOLDERS:%=-I%) -DBUILD_ID='"$(shell git describe --always --dirty 2>/dev/null)"'
+PACKAGES := jansson libcrypto libpcre2-8 libutf8proc libmicrohttpd libcurl
+LDLIBS += $(foreach p,$(PACKAGES),$(shell pkg-config --libs $(p))) -lm -lpthread
+CPPFLAGS += $(foreach p,$(PACKAGES),$(shell pkg-config --cflags $(p)))
+
+SOURCES := $(filter-out src/main.c,$(shell find src -name '*.c'))
+OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o)
+TESTS   := $(shell find tests -name '*.c')
+
+all: $(BUILD)/selfsame
+
+# The end of a file's name says which instructions it may use.
+%_avx2.o:   CFLAGS += -mavx2 -mfma -mf16c
+%_avx512.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
+
+$(BUILD)/selfsame: $(OBJECTS) $(BUILD)/src/main.o
+	$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
+
+$(BUILD)/run-tests: $(OBJECTS) $(TESTS:%.c=$(BUILD)/%.o)
+	$(CC) $(CFLAGS) $^ $(LDLIBS) $(shell pkg-config --libs check) -o $@
+
+$(BUILD)/run-tidy: $(BUILD)/tools/tidy.o
+	$(CC) $(CFLAGS) $^ -o $@
+
+$(BUILD)/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+
+packages:  ## install the Debian packages the build needs (as root)
+	tools/packages.sh
+
+tests: $(BUILD)/run-tests  ## build and run the unit and conformance tests: T=pattern runs a part
+	$(BUILD)/run-tests $(T)
+
+tidy: $(BUILD)/run-tidy  ## check style and layers
+	$(BUILD)/run-tidy .
+
+test: packages  ## everything CI runs
+	tools/test.sh
+
+demo: packages  ## the main job, end to end
+	tools/demo.sh
+
+format:  ## format every source with clang-format 14
+	clang-format -i $(shell find src tests fuzz bench tools -name '*.[ch]')
+
+clean:  ## remove build/
+	rm -rf build
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/'
+
+.PHONY: all packages tests tidy test demo format clean help

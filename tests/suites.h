@@ -1,0 +1,4 @@
+/* suites.h - every suite, one line each: X(name) is name_suite() in tests/name_test.c. */
+SUITE_ROW(buffer)
+SUITE_ROW(json)
+SUITE_ROW(utf8)
