@@ -1,0 +1,96 @@
+/* family.h - a family is one paper: three tables and one function.
+ *
+ *   config    which numbers the checkpoint must give, under which keys
+ *   weights   which tensors it must hold, their shapes, and where they land
+ *   slots     what each layer remembers between tokens
+ *   forward   the equations, in op_* calls
+ *
+ * A family knows no backend, file format or JSON.  engine/bind.c walks the tables.
+ */
+#pragma once
+#include "op.h"
+
+enum config_type { CONFIG_INT, CONFIG_FLOAT, CONFIG_BOOL };
+
+/* One field of the family's config struct. */
+struct config_spec {
+    size_t at;  // offset in the config struct: int32_t, float or bool
+    enum config_type type;
+    const char *json_key;  // in config.json; "a.b" looks inside object a
+    const char *gguf_key;  // after "<architecture>."; NULL: not in GGUF, the fallback holds
+    bool is_required;
+    double fallback;
+};
+
+enum weight_kind {
+    WEIGHT_MATRIX,  // a linear layer: the rule table decides
+    WEIGHT_EMBED,   // rows are looked up; becomes the head too where embeddings are tied
+    WEIGHT_VECTOR,  // f32 [1, cols] after widening
+};
+
+/* One tensor.  `%d` in a name is the layer. */
+struct weight_spec {
+    size_t at;  // offset of a struct weight in the model or layer struct
+    enum weight_kind kind;
+    const char *name;       // Hugging Face name, without ".weight"
+    const char *gguf_name;  // llama.cpp's name, without ".weight"
+    size_t rows_at;         // offsets of int32_t in the config struct: the shape.  Vectors use
+    size_t cols_at;         // cols_at alone.
+    bool is_optional;       // absent: the struct weight stays zero (t.data NULL)
+    bool may_have_bias;     // NAME.bias is taken when present
+};
+
+struct slot_request {
+    int32_t layer;
+    size_t at;                  // offset of a struct kv_slot in the layer struct
+    int32_t n_heads, head_dim;  // KV heads
+};
+
+/* Where rope frequencies come from; read from rope_scaling / rope_parameters or GGUF keys. */
+struct rope_config {
+    double theta;
+    int32_t dims;  // rotated dimensions of a head
+    enum { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN } kind;
+    double factor, low_freq_factor, high_freq_factor;
+    double original_context;
+    double beta_fast, beta_slow, mscale, mscale_all_dim, attention_factor;  // yarn; 0: absent
+    bool truncate;
+};
+
+struct outputs {
+    struct tensor logits;  // [batch->n_out, vocab]
+    struct tensor hidden;  // [batch->n_out, dim]: what the head multiplied (after the final norm)
+};
+
+struct family {
+    const char *name;       // config.json's model_type
+    const char *gguf_arch;  // general.architecture
+    const char *title;      // for people: "Llama 2/3, SmolLM2, Mistral-style dense decoders"
+    const char *paper;      // where the equations come from
+    size_t config_size, model_size, layer_size;
+    size_t config_at;              // of the config inside the model struct
+    size_t layers_at;              // of the `struct LAYER *layers` pointer inside the model struct
+    size_t n_layers_at, vocab_at;  // int32_t fields of the config
+    size_t tied_at;                // bool field of the config: the head is the embedding
+    size_t embed_at, head_at;      // struct weight fields of the model
+    size_t rope_at;                // struct rope field of the model
+    bool gguf_rope_interleaved;    // llama.cpp stores q and k rows permuted for pairs (2i, 2i + 1)
+    const struct config_spec *config;
+    int32_t n_config;
+    /* Check and derive: after the table is read.  `config` is the family's struct. */
+    MUST_CHECK enum status (*finish_config)(void *config, struct rope_config *rope,
+                                            struct error *err);
+    const struct weight_spec *weights;  // of the model
+    int32_t n_weights;
+    /* Of one layer; hybrids choose by layer. */
+    const struct weight_spec *(*layer_weights)(const void *config, int32_t layer, int32_t *n);
+    /* Fills `out` (room for LIMIT_LAYERS * 2) and returns how many slots the model has. */
+    int32_t (*slots)(const void *config, struct slot_request *out);
+    /* The equations. */
+    struct outputs (*forward)(const void *model, struct exec *x, const struct batch *batch);
+};
+
+/* The list, NULL-terminated: one line a family in registry.c. */
+extern const struct family *const families[];
+const struct family *family_find(const char *model_type);      // NULL when unknown
+const struct family *family_find_gguf(const char *gguf_arch);  // NULL when unknown

@@ -1,0 +1,90 @@
+/* backend.h - the op table that each kind of hardware fills.
+ *
+ * Every entry gives the same bits on every backend: `backend_ref` is the meaning, and
+ * tests/op_conformance.c holds the others to it by memcmp.  Entries are raw: op.c has checked
+ * shapes and taken scratch.  Activations are f32 tensors whose rows may be strided; outputs of an
+ * entry never overlap its inputs unless it says "in place".  Memory of activations, weights and
+ * pages is the backend's own kind (`alloc`).
+ */
+#pragma once
+#include "batch.h"
+#include "slot.h"
+#include "status.h"
+#include "weight.h"
+
+struct backend_options {
+    int32_t n_threads;  // 0: as many as there are cores; backends other than cpu may ignore it
+    const char *isa;    // NULL: the best there is; else "scalar", "avx2", "avx512", "neon"
+};
+
+struct attend_args {
+    int32_t n_heads;     // query heads; a multiple of the slot's KV heads, which they share in runs
+    int32_t window;      // visible: position - window < t <= position; 0 is the whole past
+    float scale;         // of q.k
+    float softcap;       // 0: none
+    const float *sinks;  // [n_heads] natural-log sink logits in backend memory; NULL: none
+};
+
+struct backend {
+    const char *name;
+
+    /* `device` is the backend's own state: threads, streams, workspace. */
+    MUST_CHECK enum status (*open)(void **device, const struct backend_options *options,
+                                   struct error *err);
+    void (*close)(void *device);
+    /* What runs, for receipts and `info`: "avx2, 2 threads".  Valid while the device lives. */
+    const char *(*describe)(void *device);
+
+    /* Zeroed memory for activations and pages; NULL when there is none. */
+    void *(*alloc)(void *device, size_t size);
+    void (*release)(void *device, void *memory);
+    /* Between backend memory and host memory; returns when done. */
+    void (*copy_in)(void *device, void *to, const void *from, size_t size);
+    void (*copy_out)(void *device, void *to, const void *from, size_t size);
+
+    /* Prepare a weight for use: pack, upload.  `uses_rows` says that embed() reads its rows;
+     * matrices that matmul() reads have `uses_dot`.  Vectors are f32 with rows == 1.  Called from
+     * one thread, before the first pass. */
+    MUST_CHECK enum status (*weight_open)(void *device, struct weight *weight, bool uses_rows,
+                                          bool uses_dot, struct error *err);
+    void (*weight_close)(void *device, struct weight *weight);
+
+    /* Around a pass; `begin` may upload the batch.  `end` returns when every result is readable
+     * and reports what went wrong on the device since `begin`.  NULL: nothing to do. */
+    void (*begin)(void *device, const struct batch *batch);
+    MUST_CHECK enum status (*end)(void *device, struct error *err);
+
+    /* y[r] = table[ids[r]], widened exactly (quantised rows: rounded once).  [n_rows, dim] */
+    void (*embed)(void *device, struct tensor y, const struct weight *table,
+                  const struct batch *batch);
+    /* y[i] = a[out_rows[i]] */
+    void (*gather_out)(void *device, struct tensor y, struct tensor a, const struct batch *batch);
+    /* Rule D; y may be a.  Rows are normalised in groups of gain->t.cols columns (heads). */
+    void (*rms_norm)(void *device, struct tensor y, struct tensor a, const struct weight *gain,
+                     float eps);
+    /* out[i] = a * transpose(weights[i]) + bias, by each weight's rule; the weights share `a`. */
+    void (*matmul)(void *device, int32_t n, struct tensor *out, struct tensor a,
+                   const struct weight *const *weights);
+    /* table[r] = cos of n_freqs angles, then sin of them: float(cos(pos * w)) * factor. */
+    void (*rope_table)(void *device, struct tensor table, const struct weight *freqs, float factor,
+                       const struct batch *batch);
+    /* In place on heads of `head_dim`: rotates the first table.cols dimensions of each; pairs are
+     * (i, i + table.cols / 2), or (2i, 2i + 1) when interleaved. */
+    void (*rope)(void *device, struct tensor a, struct tensor table, int32_t head_dim,
+                 bool is_interleaved);
+    /* Write each row's K and V to its page.  k, v: [n_rows, slot heads * head_dim]. */
+    void (*kv_append)(void *device, const struct kv_slot *slot, struct tensor k, struct tensor v,
+                      const struct batch *batch);
+    /* Rule E16 or E32 by the slot's format.  q, y: [n_rows, n_heads * head_dim]. */
+    void (*attend)(void *device, struct tensor y, struct tensor q, const struct kv_slot *slot,
+                   const struct attend_args *args, const struct batch *batch);
+    /* y = silu(gate) * up; y may be gate. */
+    void (*silu_mul)(void *device, struct tensor y, struct tensor gate, struct tensor up);
+    /* In place: a += b. */
+    void (*add)(void *device, struct tensor a, struct tensor b);
+    /* Is there a NaN or an infinity in `a`? */
+    bool (*has_nonfinite)(void *device, struct tensor a);
+};
+
+extern const struct backend backend_ref;
+extern const struct backend backend_cpu;

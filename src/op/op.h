@@ -1,0 +1,35 @@
+/* op.h - THE VOCABULARY: the functions that a family's forward may call.
+ *
+ * They check shapes, take their result from scratch (valid until the family releases its mark) and
+ * call the backend's entry of the same name.  What each computes, to the bit, is in ARITHMETIC.md.
+ */
+#pragma once
+#include "exec.h"
+
+/* Rotary position embedding (arXiv:2104.09864).  `freqs` holds dims/2 frequencies. */
+struct rope {
+    struct weight freqs;  // f32 [1, dims / 2]
+    float factor;         // of cos and sin: 1, or yarn's attention factor
+    bool is_interleaved;  // pairs (2i, 2i + 1) instead of (i, i + dims / 2)
+};
+
+struct tensor op_embed(struct exec *x, const struct weight *table, const struct batch *batch);
+struct tensor op_gather_out(struct exec *x, struct tensor a, const struct batch *batch);
+struct tensor op_rms_norm(struct exec *x, struct tensor a, const struct weight *gain, float eps);
+/* In place, per head: heads are gain->t.cols wide. */
+void op_norm_heads(struct exec *x, struct tensor a, const struct weight *gain, float eps);
+struct tensor op_matmul(struct exec *x, struct tensor a, const struct weight *w);
+/* Several products of one input: cheaper than one by one, and the same bits. */
+void op_matmuls(struct exec *x, struct tensor a, int32_t n, const struct weight *const *weights,
+                struct tensor *out);
+struct tensor op_rope_table(struct exec *x, const struct rope *rope, const struct batch *batch);
+void op_rope(struct exec *x, struct tensor a, struct tensor table, int32_t head_dim,
+             const struct rope *rope);
+void op_kv_append(struct exec *x, const struct kv_slot *slot, struct tensor k, struct tensor v,
+                  const struct batch *batch);
+struct tensor op_attend(struct exec *x, struct tensor q, const struct kv_slot *slot,
+                        const struct attend_args *args, const struct batch *batch);
+/* silu(gate) * up, in gate's place. */
+struct tensor op_silu_mul(struct exec *x, struct tensor gate, struct tensor up);
+void op_add(struct exec *x, struct tensor a, struct tensor b);  // a += b
+void op_trace(struct exec *x, const char *name, int32_t layer, struct tensor a);
