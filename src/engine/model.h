@@ -1,0 +1,58 @@
+/* model.h - an opened model: checkpoint, family, bound weights, tokenizer and chat template on one
+ * backend.  Immutable and shared after open, except `exec`, which belongs to the thread that runs
+ * the passes.
+ */
+#pragma once
+#include "checkpoint.h"
+#include "family.h"
+#include "template.h"
+#include "tokenizer.h"
+
+enum quant { QUANT_NONE, QUANT_Q8, QUANT_Q4 };
+
+struct model_options {
+    struct backend_options backend;
+    const char *device;  // "auto", "cpu", "cuda"; NULL is "auto"
+    enum acts acts;      // these three are part of the digest
+    enum kv_format kv;
+    enum quant quant;
+    int32_t rows_max;          // most rows of a pass; 0: LIMIT_ROWS
+    const char *cache_folder;  // for digests; NULL: nothing is cached
+    bool without_weights;      // config, tokenizer and template only: for info, tokenize, template
+};
+
+struct model {
+    struct checkpoint *checkpoint;
+    const struct family *family;
+    void *weights;  // the family's model struct; NULL when opened without weights
+    struct exec exec;
+    struct tokenizer *tokenizer;
+    struct template *template;  // NULL when the checkpoint has none
+    char *template_source;
+    char *name;  // what clients see: the folder's or file's name
+    struct model_options options;
+
+    int32_t n_layers, vocab, dim;
+    int32_t context_max;               // from the config
+    int32_t bos;                       // -1: none
+    int32_t eos[16], n_eos;            // every id that ends a turn
+    double temperature, top_p, min_p;  // defaults of generation_config.json; see model.c
+    int32_t top_k;
+
+    size_t page_size, fixed_size;  // of a session's state: per PAGE_TOKENS tokens, and once
+    size_t weights_size;           // bytes the backend holds or maps
+    char digest[65];               // weights, config, quant, acts, cache format, contract
+    char template_digest[65];
+};
+
+extern const char *const contract_version;  // "ss0"
+
+MUST_CHECK enum status model_open(struct model **out, const char *path,
+                                  const struct model_options *options, struct error *err);
+void model_close(struct model *model);
+
+/* One pass.  `logits` gives n_out rows of vocab values in host memory, valid until the next pass.
+ * STATUS_IO when the device failed; STATUS_BAD_INPUT when a row is not finite, naming the first
+ * layer and op where that happened. */
+MUST_CHECK enum status model_forward(struct model *model, const struct batch *batch,
+                                     const float **logits, struct error *err);
