@@ -21,7 +21,6 @@ struct attend_args {
     int32_t n_heads;     // query heads; a multiple of the slot's KV heads, which they share in runs
     int32_t window;      // visible: position - window < t <= position; 0 is the whole past
     float scale;         // of q.k
-    float softcap;       // 0: none
     const float *sinks;  // [n_heads] natural-log sink logits in backend memory; NULL: none
 };
 

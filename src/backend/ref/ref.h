@@ -1,0 +1,17 @@
+/* ref.h - the parts of the scalar backend; ref.c gathers them in its table. */
+#pragma once
+#include "backend.h"
+
+void ref_matmul(void *device, int32_t n, struct tensor *out, struct tensor a,
+                const struct weight *const *weights);
+MUST_CHECK enum status ref_pack(struct weight *weight, struct error *err);  // rule A2's integers
+void ref_unpack(struct weight *weight);
+
+void ref_kv_append(void *device, const struct kv_slot *slot, struct tensor k, struct tensor v,
+                   const struct batch *batch);
+void ref_attend(void *device, struct tensor y, struct tensor q, const struct kv_slot *slot,
+                const struct attend_args *args, const struct batch *batch);
+
+static inline float *ref_row(struct tensor t, int32_t row) {
+    return (float *)t.data + (size_t)row * (size_t)t.stride;
+}

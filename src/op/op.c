@@ -1,0 +1,116 @@
+/* op.c - the checked front of the op table: shapes, scratch, tracing.  In measuring mode (no
+ * backend) only scratch is counted. */
+#include "op.h"
+
+enum { MATMULS_MAX = 8 };  // products of one input in one call
+
+static bool is_measuring(const struct exec *x) {
+    return x->backend == NULL;
+}
+
+struct tensor op_embed(struct exec *x, const struct weight *table, const struct batch *batch) {
+    struct tensor y = exec_tensor(x, batch->n_rows, table->t.cols);
+    if (!is_measuring(x)) {
+        x->backend->embed(x->device, y, table, batch);
+    }
+    return y;
+}
+
+struct tensor op_gather_out(struct exec *x, struct tensor a, const struct batch *batch) {
+    assert(a.rows == batch->n_rows);
+    struct tensor y = exec_tensor(x, batch->n_out, a.cols);
+    if (!is_measuring(x)) {
+        x->backend->gather_out(x->device, y, a, batch);
+    }
+    return y;
+}
+
+struct tensor op_rms_norm(struct exec *x, struct tensor a, const struct weight *gain, float eps) {
+    assert(gain->t.cols == a.cols);
+    struct tensor y = exec_tensor(x, a.rows, a.cols);
+    if (!is_measuring(x)) {
+        x->backend->rms_norm(x->device, y, a, gain, eps);
+    }
+    return y;
+}
+
+void op_norm_heads(struct exec *x, struct tensor a, const struct weight *gain, float eps) {
+    assert(a.cols % gain->t.cols == 0);
+    if (!is_measuring(x)) {
+        x->backend->rms_norm(x->device, a, a, gain, eps);
+    }
+}
+
+struct tensor op_matmul(struct exec *x, struct tensor a, const struct weight *w) {
+    struct tensor y;
+    op_matmuls(x, a, 1, &w, &y);
+    return y;
+}
+
+void op_matmuls(struct exec *x, struct tensor a, int32_t n, const struct weight *const *weights,
+                struct tensor *out) {
+    assert(n >= 1 && n <= MATMULS_MAX);
+    for (int32_t i = 0; i < n; i++) {
+        assert(weights[i]->t.cols == a.cols);
+        out[i] = exec_tensor(x, a.rows, weights[i]->t.rows);
+    }
+    if (!is_measuring(x) && a.rows > 0) {
+        x->backend->matmul(x->device, n, out, a, weights);
+    }
+}
+
+struct tensor op_rope_table(struct exec *x, const struct rope *rope, const struct batch *batch) {
+    struct tensor table = exec_tensor(x, batch->n_rows, 2 * rope->freqs.t.cols);
+    if (!is_measuring(x)) {
+        x->backend->rope_table(x->device, table, &rope->freqs, rope->factor, batch);
+    }
+    return table;
+}
+
+void op_rope(struct exec *x, struct tensor a, struct tensor table, int32_t head_dim,
+             const struct rope *rope) {
+    assert(a.cols % head_dim == 0 && table.cols <= head_dim && table.rows == a.rows);
+    if (!is_measuring(x)) {
+        x->backend->rope(x->device, a, table, head_dim, rope->is_interleaved);
+    }
+}
+
+void op_kv_append(struct exec *x, const struct kv_slot *slot, struct tensor k, struct tensor v,
+                  const struct batch *batch) {
+    assert(k.cols == slot->n_heads * slot->head_dim && v.cols == k.cols);
+    assert(k.rows == batch->n_rows && v.rows == batch->n_rows);
+    if (!is_measuring(x)) {
+        x->backend->kv_append(x->device, slot, k, v, batch);
+    }
+}
+
+struct tensor op_attend(struct exec *x, struct tensor q, const struct kv_slot *slot,
+                        const struct attend_args *args, const struct batch *batch) {
+    assert(q.cols == args->n_heads * slot->head_dim && args->n_heads % slot->n_heads == 0);
+    struct tensor y = exec_tensor(x, q.rows, q.cols);
+    if (!is_measuring(x)) {
+        x->backend->attend(x->device, y, q, slot, args, batch);
+    }
+    return y;
+}
+
+struct tensor op_silu_mul(struct exec *x, struct tensor gate, struct tensor up) {
+    assert(gate.rows == up.rows && gate.cols == up.cols);
+    if (!is_measuring(x)) {
+        x->backend->silu_mul(x->device, gate, gate, up);
+    }
+    return gate;
+}
+
+void op_add(struct exec *x, struct tensor a, struct tensor b) {
+    assert(a.rows == b.rows && a.cols == b.cols);
+    if (!is_measuring(x)) {
+        x->backend->add(x->device, a, b);
+    }
+}
+
+void op_trace(struct exec *x, const char *name, int32_t layer, struct tensor a) {
+    if (!is_measuring(x) && x->trace != NULL) {
+        x->trace(x->trace_user, name, layer, a);
+    }
+}
