@@ -9,8 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATH_SIZE_MAX = 4096 };
-
 static enum status failed(struct error *err, const char *path, const char *verb) {
     return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "%s: cannot %s: %s", path,
                      verb, strerror(errno));

@@ -3,6 +3,8 @@
 #include "buffer.h"
 #include "status.h"
 
+enum { PATH_SIZE_MAX = 4096 };
+
 /* A read-only mapping of a whole file; the memory is valid until file_unmap(). */
 struct file_map {
     const unsigned char *bytes;

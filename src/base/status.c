@@ -9,17 +9,17 @@ static const struct status_info {
     const char *name;
     int exit_code;
 } infos[STATUS_COUNT] = {
-    [STATUS_OK] = {"ok",            0},
-    [STATUS_DIFFERS] = {"differs",       1},
-    [STATUS_USAGE] = {"usage",         2},
-    [STATUS_BAD_INPUT] = {"bad input",     3},
-    [STATUS_NOT_FOUND] = {"not found",     3},
-    [STATUS_UNSUPPORTED] = {"unsupported",   3},
-    [STATUS_TOO_LONG] = {"too long",      3},
-    [STATUS_BUSY] = {"busy",          4},
-    [STATUS_CANCELLED] = {"cancelled",     4},
+    [STATUS_OK] = {"ok", 0},
+    [STATUS_DIFFERS] = {"differs", 1},
+    [STATUS_USAGE] = {"usage", 2},
+    [STATUS_BAD_INPUT] = {"bad input", 3},
+    [STATUS_NOT_FOUND] = {"not found", 3},
+    [STATUS_UNSUPPORTED] = {"unsupported", 3},
+    [STATUS_TOO_LONG] = {"too long", 3},
+    [STATUS_BUSY] = {"busy", 4},
+    [STATUS_CANCELLED] = {"cancelled", 4},
     [STATUS_NO_MEMORY] = {"out of memory", 5},
-    [STATUS_IO] = {"input/output",  4},
+    [STATUS_IO] = {"input/output", 4},
 };
 
 enum status error_set(struct error *err, enum status status, const char *format, ...) {

@@ -60,7 +60,7 @@ const int32_t *checkpoint_ints(const struct checkpoint *checkpoint, const char *
 /* The i-th metadata key, for `info`; NULL past the end. */
 const char *checkpoint_key(const struct checkpoint *checkpoint, int64_t i);
 
-/* SHA-256 in hex over all files (names and contents), read once and cached in `cache_folder`
+/* SHA-256 in hex over the SHA-256 of each file, in order, read once and cached in `cache_folder`
  * under (path, size, mtime, inode) when that is not NULL. */
 MUST_CHECK enum status checkpoint_digest(const struct checkpoint *checkpoint,
                                          const char *cache_folder, char out[65], struct error *err);
