@@ -23,16 +23,17 @@ enum {
     LIMIT_TEXT_BYTES = 64 << 20,       // text given to the tokenizer at once
     LIMIT_TOKEN_BYTES = 1 << 16,       // one vocabulary entry
     LIMIT_ROWS = 512,                  // rows of one pass: enough to amortise every weight read
-    LIMIT_SESSIONS = 256,              // live token timelines of one engine
-    LIMIT_QUEUE = 1024,                // requests waiting before new ones are told to come back
-    LIMIT_CONTEXT = 1 << 22,           // tokens of one session
-    LIMIT_DRAFT = 32,                  // rows of one draft window
-    LIMIT_STOPS = 16,                  // stop strings of one request
-    LIMIT_STOP_BYTES = 1024,           // one stop string
-    LIMIT_LOGIT_BIAS = 4096,           // entries of one request
-    LIMIT_TOP_LOGPROBS = 20,           // OpenAI's own bound
-    LIMIT_CHOICES = 16,                // n of one request
-    LIMIT_THREADS = 256,               // workers of one pool
-    PAGE_TOKENS = 256,  // tokens of one attention page: two chunks of E16, one of E32
+    LIMIT_OUT_ROWS = 128,     // rows of one pass that give logits: draft windows of many streams
+    LIMIT_SESSIONS = 256,     // live token timelines of one engine
+    LIMIT_QUEUE = 1024,       // requests waiting before new ones are told to come back
+    LIMIT_CONTEXT = 1 << 22,  // tokens of one session
+    LIMIT_DRAFT = 32,         // rows of one draft window
+    LIMIT_STOPS = 16,         // stop strings of one request
+    LIMIT_STOP_BYTES = 1024,  // one stop string
+    LIMIT_LOGIT_BIAS = 4096,  // entries of one request
+    LIMIT_TOP_LOGPROBS = 20,  // OpenAI's own bound
+    LIMIT_CHOICES = 16,       // n of one request
+    LIMIT_THREADS = 256,      // workers of one pool
+    PAGE_TOKENS = 256,        // tokens of one attention page: two chunks of E16, one of E32
 };
 static_assert(PAGE_TOKENS % 256 == 0, "a page is whole chunks of the arithmetic contract");

@@ -36,8 +36,9 @@ struct weight_spec {
     const char *gguf_name;  // llama.cpp's name, without ".weight"
     size_t rows_at;         // offsets of int32_t in the config struct: the shape.  Vectors use
     size_t cols_at;         // cols_at alone.
-    bool is_optional;       // absent: the struct weight stays zero (t.data NULL)
     bool may_have_bias;     // NAME.bias is taken when present
+    size_t gguf_heads_at;   // int32_t in the config, or 0.  llama.cpp stores these rows permuted,
+                            // head by head, for rotary pairs (2i, 2i + 1): put back at load
 };
 
 struct slot_request {
@@ -46,15 +47,18 @@ struct slot_request {
     int32_t n_heads, head_dim;  // KV heads
 };
 
+enum rope_kind { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN };
+
 /* Where rope frequencies come from; read from rope_scaling / rope_parameters or GGUF keys. */
 struct rope_config {
     double theta;
     int32_t dims;  // rotated dimensions of a head
-    enum { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN } kind;
+    enum rope_kind kind;
     double factor, low_freq_factor, high_freq_factor;
     double original_context;
     double beta_fast, beta_slow, mscale, mscale_all_dim, attention_factor;  // yarn; 0: absent
     bool truncate;
+    const float *divisors;  // [dims / 2] or NULL: GGUF's rope_freqs, each frequency over its own
 };
 
 struct outputs {
@@ -74,7 +78,8 @@ struct family {
     size_t tied_at;                // bool field of the config: the head is the embedding
     size_t embed_at, head_at;      // struct weight fields of the model
     size_t rope_at;                // struct rope field of the model
-    bool gguf_rope_interleaved;    // llama.cpp stores q and k rows permuted for pairs (2i, 2i + 1)
+    size_t context_at, dim_at;     // int32_t fields of the config
+    const char *activation;        // what config.json's hidden_act must say
     const struct config_spec *config;
     int32_t n_config;
     /* Check and derive: after the table is read.  `config` is the family's struct. */

@@ -26,6 +26,7 @@ struct attend_args {
 
 struct backend {
     const char *name;
+    bool is_host;  // its memory is the host's: results can be read in place
 
     /* `device` is the backend's own state: threads, streams, workspace. */
     MUST_CHECK enum status (*open)(void **device, const struct backend_options *options,

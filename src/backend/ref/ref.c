@@ -182,6 +182,7 @@ static bool ref_has_nonfinite(void *device, struct tensor a) {
 
 const struct backend backend_ref = {
     .name = "ref",
+    .is_host = true,
     .open = ref_open,
     .close = ref_close,
     .describe = ref_describe,

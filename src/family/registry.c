@@ -1,0 +1,31 @@
+/* registry.c - the list of families: one line each. */
+#include "family.h"
+
+#include <string.h>
+
+extern const struct family family_llama;
+extern const struct family family_qwen3;
+
+const struct family *const families[] = {
+    &family_llama,
+    &family_qwen3,
+    NULL,
+};
+
+const struct family *family_find(const char *model_type) {
+    for (int32_t i = 0; families[i] != NULL; i++) {
+        if (strcmp(families[i]->name, model_type) == 0) {
+            return families[i];
+        }
+    }
+    return NULL;
+}
+
+const struct family *family_find_gguf(const char *gguf_arch) {
+    for (int32_t i = 0; families[i] != NULL; i++) {
+        if (families[i]->gguf_arch != NULL && strcmp(families[i]->gguf_arch, gguf_arch) == 0) {
+            return families[i];
+        }
+    }
+    return NULL;
+}
