@@ -19,7 +19,8 @@ PACKAGES := jansson libcrypto libpcre2-8 libutf8proc libmicrohttpd libcurl
 LDLIBS += $(foreach p,$(PACKAGES),$(shell pkg-config --libs $(p))) -lm -lpthread
 CPPFLAGS += $(foreach p,$(PACKAGES),$(shell pkg-config --cflags $(p)))
 
-SOURCES := $(filter-out src/main.c,$(shell find src -name '*.c'))
+SOURCES := $(shell find src -mindepth 2 -name '*.c')
+VERBS   := $(wildcard src/*.c)
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o)
 TESTS   := $(shell find tests -name '*.c')
 
@@ -29,10 +30,16 @@ all: $(BUILD)/selfsame
 %_avx2.o:   CFLAGS += -mavx2 -mfma -mf16c
 %_avx512.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
 
-$(BUILD)/selfsame: $(OBJECTS) $(BUILD)/src/main.o
+# Everything below the command line, once, for the program, the tests and the benches.
+LIBRARY := $(BUILD)/libselfsame.a
+$(LIBRARY): $(OBJECTS)
+	rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/selfsame: $(VERBS:%.c=$(BUILD)/%.o) $(LIBRARY)
 	$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
 
-$(BUILD)/run-tests: $(OBJECTS) $(TESTS:%.c=$(BUILD)/%.o)
+$(BUILD)/run-tests: $(TESTS:%.c=$(BUILD)/%.o) $(LIBRARY)
 	$(CC) $(CFLAGS) $^ $(LDLIBS) $(shell pkg-config --libs check) -o $@
 
 $(BUILD)/run-tidy: $(BUILD)/tools/tidy.o

@@ -3,8 +3,10 @@
  * the passes.
  */
 #pragma once
+#include "arena.h"
 #include "checkpoint.h"
 #include "family.h"
+#include "map.h"
 #include "template.h"
 #include "tokenizer.h"
 
@@ -22,6 +24,7 @@ struct model_options {
 };
 
 struct model {
+    struct arena arena;  // the family's structs, vectors, names
     struct checkpoint *checkpoint;
     const struct family *family;
     void *weights;  // the family's model struct; NULL when opened without weights
@@ -41,7 +44,11 @@ struct model {
 
     size_t page_size, fixed_size;  // of a session's state: per PAGE_TOKENS tokens, and once
     size_t weights_size;           // bytes the backend holds or maps
-    char digest[65];               // weights, config, quant, acts, cache format, contract
+    struct map used;               // names of the tensors that the tables asked for
+    void **owned;                  // large memory: rows put in order, --quant
+    int32_t n_owned;
+    float *host_logits;  // [LIMIT_OUT_ROWS, vocab] for backends whose memory is not the host's
+    char digest[65];     // weights, config, quant, acts, cache format, contract
     char template_digest[65];
 };
 

@@ -14,8 +14,8 @@
  *             f32 k_scale[128]
  *             f32 v_scale[128]
  *
- * Bytes of tokens that were never written are zero; bytes past a session's length may be anything
- * and are never read into a result.
+ * Bytes past a session's length may be anything finite
+ * and never enter a result.
  */
 #pragma once
 #include "limits.h"

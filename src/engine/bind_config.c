@@ -1,0 +1,283 @@
+/* bind_config.c - the config table: from config.json's spellings, old and new, or GGUF metadata. */
+#include "bind.h"
+
+#include "limits.h"
+#include "rope.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum status bind_family(struct model *model, struct error *err) {
+    const struct json *config = checkpoint_config(model->checkpoint);
+    bool is_gguf = checkpoint_kind(model->checkpoint) == CHECKPOINT_GGUF;
+    const char *name = is_gguf ? checkpoint_string(model->checkpoint, "general.architecture")
+                               : json_text(json_get(config, "model_type"), NULL);
+    char list[200] = "";
+    if (name == NULL) {
+        return error_set(err, STATUS_BAD_INPUT, "%s: does not say what kind of model it is (%s)",
+                         checkpoint_path(model->checkpoint),
+                         is_gguf ? "general.architecture" : "model_type in config.json");
+    }
+    model->family = is_gguf ? family_find_gguf(name) : family_find(name);
+    if (model->family != NULL) {
+        return STATUS_OK;
+    }
+    for (int32_t i = 0; families[i] != NULL; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", families[i]->name);
+    }
+    return error_set(err, STATUS_UNSUPPORTED, "%s: model type '%s' is not supported; supported: %s",
+                     checkpoint_path(model->checkpoint), name, list);
+}
+
+/* The value under "a.b" in config.json. */
+static const struct json *json_path(const struct json *json, const char *path) {
+    char key[LIMIT_NAME_BYTES];
+    for (const char *dot; (dot = strchr(path, '.')) != NULL; path = dot + 1) {
+        snprintf(key, sizeof key, "%.*s", (int)(dot - path), path);
+        json = json_get(json, key);
+    }
+    return json_get(json, path);
+}
+
+static bool read_number(const struct model *model, const struct config_spec *spec, double *out) {
+    const struct json *config = checkpoint_config(model->checkpoint);
+    if (config == NULL) {
+        char key[LIMIT_NAME_BYTES];
+        if (spec->gguf_key == NULL) {
+            return false;
+        }
+        snprintf(key, sizeof key, "%s.%s", model->family->gguf_arch, spec->gguf_key);
+        *out = checkpoint_number(model->checkpoint, key, spec->fallback);
+        return checkpoint_has(model->checkpoint, key);
+    }
+    const struct json *value = json_path(config, spec->json_key);
+    switch (json_kind(value)) {
+    case JSON_KIND_BOOL:
+        *out = json_bool(value, false);
+        return true;
+    case JSON_KIND_INT:
+    case JSON_KIND_REAL:
+        *out = json_number(value, 0);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static enum status read_field(const struct model *model, const struct config_spec *spec,
+                              void *config, struct error *err) {
+    double number = spec->fallback;
+    const char *path = checkpoint_path(model->checkpoint);
+    bool is_gguf = checkpoint_kind(model->checkpoint) == CHECKPOINT_GGUF;
+    const char *key = is_gguf && spec->gguf_key != NULL ? spec->gguf_key : spec->json_key;
+    if (!read_number(model, spec, &number) && spec->is_required) {
+        return error_set(err, STATUS_BAD_INPUT, "%s: its config has no '%s'", path, key);
+    }
+    void *at = (unsigned char *)config + spec->at;
+    switch (spec->type) {
+    case CONFIG_INT:
+        if (number != (double)(int64_t)number || number < 0 || number > LIMIT_CONTEXT ||
+            (spec->is_required && number < 1)) {
+            return error_set(err, STATUS_BAD_INPUT, "%s: '%s' is %g", path, key, number);
+        }
+        *(int32_t *)at = (int32_t)number;
+        break;
+    case CONFIG_FLOAT:
+        *(float *)at = (float)number;
+        break;
+    case CONFIG_BOOL:
+        *(bool *)at = number != 0;
+        break;
+    }
+    return STATUS_OK;
+}
+
+/* Old configs spell rope_theta at the top and rope_scaling beside it; new ones use rope_parameters;
+ * both say rope_type or type. */
+static enum status read_rope_json(const struct json *config, struct rope_config *rope,
+                                  struct error *err) {
+    static const struct {
+        const char *name;
+        enum rope_kind kind;
+    } kinds[] = {{"default", ROPE_PLAIN},
+                 {"linear", ROPE_LINEAR},
+                 {"llama3", ROPE_LLAMA3},
+                 {"yarn", ROPE_YARN}};
+    const struct json *scaling = json_get(config, "rope_parameters");
+    if (json_kind(scaling) != JSON_KIND_OBJECT) {
+        scaling = json_get(config, "rope_scaling");
+    }
+    double theta = json_number(json_get(config, "rope_theta"), 10000);
+    const char *type = json_text(json_get(scaling, "rope_type"), NULL);
+    type = type != NULL ? type : json_text(json_get(scaling, "type"), "default");
+
+    rope->theta = json_number(json_get(scaling, "rope_theta"), theta);
+    rope->factor = json_number(json_get(scaling, "factor"), 1);
+    rope->low_freq_factor = json_number(json_get(scaling, "low_freq_factor"), 0);
+    rope->high_freq_factor = json_number(json_get(scaling, "high_freq_factor"), 0);
+    rope->original_context =
+        json_number(json_get(scaling, "original_max_position_embeddings"),
+                    json_number(json_get(config, "max_position_embeddings"), 0));
+    rope->beta_fast = json_number(json_get(scaling, "beta_fast"), 32);
+    rope->beta_slow = json_number(json_get(scaling, "beta_slow"), 1);
+    rope->mscale = json_number(json_get(scaling, "mscale"), 0);
+    rope->mscale_all_dim = json_number(json_get(scaling, "mscale_all_dim"), 0);
+    rope->attention_factor = json_number(json_get(scaling, "attention_factor"), 0);
+    rope->truncate = json_bool(json_get(scaling, "truncate"), true);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (strcmp(kinds[i].name, type) == 0) {
+            rope->kind = kinds[i].kind;
+            return STATUS_OK;
+        }
+    }
+    return error_set(err, STATUS_UNSUPPORTED, "rope scaling '%s' is not supported", type);
+}
+
+static enum status read_rope_gguf(const struct model *model, struct rope_config *rope,
+                                  struct error *err) {
+    const struct checkpoint *c = model->checkpoint;
+    const char *arch = model->family->gguf_arch;
+    char key[4][LIMIT_NAME_BYTES];
+    snprintf(key[0], sizeof key[0], "%s.rope.freq_base", arch);
+    snprintf(key[1], sizeof key[1], "%s.rope.scaling.type", arch);
+    snprintf(key[2], sizeof key[2], "%s.rope.scaling.factor", arch);
+    snprintf(key[3], sizeof key[3], "%s.rope.scaling.original_context_length", arch);
+    const char *type = checkpoint_string(c, key[1]);
+    *rope = (struct rope_config){
+        .theta = checkpoint_number(c, key[0], 10000),
+        .factor = checkpoint_number(c, key[2], 1),
+        .original_context = checkpoint_number(c, key[3], 0),
+        .beta_fast = 32,
+        .beta_slow = 1,
+        .truncate = true,
+    };
+    if (type == NULL || strcmp(type, "none") == 0) {
+        rope->kind = ROPE_PLAIN;
+    } else if (strcmp(type, "linear") == 0) {
+        rope->kind = ROPE_LINEAR;
+    } else if (strcmp(type, "yarn") == 0) {
+        rope->kind = ROPE_YARN;
+    } else {
+        return error_set(err, STATUS_UNSUPPORTED, "rope scaling '%s' is not supported", type);
+    }
+    return STATUS_OK;
+}
+
+/* GGUF writes llama3's scaling as a tensor of divisors, rope_freqs.weight. */
+static enum status read_divisors(const struct model *model, struct rope_config *rope,
+                                 struct error *err) {
+    const struct checkpoint_tensor *t = checkpoint_find(model->checkpoint, "rope_freqs.weight");
+    if (checkpoint_kind(model->checkpoint) != CHECKPOINT_GGUF || t == NULL) {
+        return STATUS_OK;
+    }
+    if (t->dtype != DT_F32 || t->n_dims != 1 || t->dims[0] != rope->dims / 2) {
+        return error_set(err, STATUS_BAD_INPUT, "%s: rope_freqs.weight wants %d values", t->file,
+                         (int)rope->dims / 2);
+    }
+    rope->divisors = t->data;
+    return STATUS_OK;
+}
+
+static enum status set_rope(struct model *model, struct rope_config *config, struct error *err) {
+    struct rope *rope = (struct rope *)((unsigned char *)model->weights + model->family->rope_at);
+    enum status status = read_divisors(model, config, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    float *freqs = arena_array(&model->arena, (size_t)(config->dims / 2), sizeof *freqs);
+    rope->freqs.t = tensor_of(DT_F32, 1, config->dims / 2, freqs);
+    rope->freqs.name = "rope frequencies";
+    return rope_frequencies(config, freqs, &rope->factor, err);
+}
+
+static void set_slots(struct model *model) {
+    const struct family *family = model->family;
+    unsigned char *weights = model->weights;
+    unsigned char *layers = *(unsigned char **)(void *)(weights + family->layers_at);
+    struct slot_request *requests = mem_zero(LIMIT_LAYERS * 2, sizeof *requests);
+    int32_t n = family->slots(weights + family->config_at, requests);
+    for (int32_t i = 0; i < n; i++) {
+        unsigned char *layer = layers + (size_t)requests[i].layer * family->layer_size;
+        struct kv_slot *slot = (struct kv_slot *)(void *)(layer + requests[i].at);
+        *slot = (struct kv_slot){
+            .format = model->options.kv,
+            .n_heads = requests[i].n_heads,
+            .head_dim = requests[i].head_dim,
+            .offset = model->page_size,
+        };
+        model->page_size += kv_slot_size(slot);
+    }
+    free(requests);
+}
+
+static int32_t config_int(const struct model *model, size_t at) {
+    const unsigned char *config = (unsigned char *)model->weights + model->family->config_at;
+    return *(const int32_t *)(const void *)(config + at);
+}
+
+/* The vocabulary's size may be missing in GGUF: the embedding has it. */
+static void infer_vocab(struct model *model) {
+    const struct family *family = model->family;
+    unsigned char *config = (unsigned char *)model->weights + family->config_at;
+    int32_t *vocab = (int32_t *)(void *)(config + family->vocab_at);
+    const struct checkpoint_tensor *embed = checkpoint_find(model->checkpoint, "token_embd.weight");
+    if (*vocab == 0 && embed != NULL && embed->n_dims == 2 && embed->dims[0] <= LIMIT_VOCAB) {
+        *vocab = (int32_t)embed->dims[0];
+    }
+}
+
+static enum status check_numbers(const struct model *model, struct error *err) {
+    const char *path = checkpoint_path(model->checkpoint);
+    const char *act = json_text(json_get(checkpoint_config(model->checkpoint), "hidden_act"), NULL);
+    if (model->n_layers > LIMIT_LAYERS || model->vocab < 1 || model->vocab > LIMIT_VOCAB ||
+        model->dim > LIMIT_DIM) {
+        return error_set(err, STATUS_UNSUPPORTED, "%s: %d layers of %d, a vocabulary of %d", path,
+                         (int)model->n_layers, (int)model->dim, (int)model->vocab);
+    }
+    if (act != NULL && strcmp(act, model->family->activation) != 0) {
+        return error_set(err, STATUS_UNSUPPORTED, "%s: hidden_act '%s' in a %s model", path, act,
+                         model->family->name);
+    }
+    return STATUS_OK;
+}
+
+enum status bind_config(struct model *model, struct error *err) {
+    const struct family *family = model->family;
+    struct rope_config rope = {0};
+    model->weights = arena_alloc(&model->arena, family->model_size);
+    unsigned char *config = (unsigned char *)model->weights + family->config_at;
+
+    enum status status = STATUS_OK;
+    for (int32_t i = 0; i < family->n_config && status == STATUS_OK; i++) {
+        status = read_field(model, &family->config[i], config, err);
+    }
+    if (status == STATUS_OK) {
+        const struct json *json = checkpoint_config(model->checkpoint);
+        status =
+            json != NULL ? read_rope_json(json, &rope, err) : read_rope_gguf(model, &rope, err);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    infer_vocab(model);
+    model->n_layers = config_int(model, family->n_layers_at);
+    model->vocab = config_int(model, family->vocab_at);
+    model->dim = config_int(model, family->dim_at);
+    model->context_max = config_int(model, family->context_at);
+    status = check_numbers(model, err);
+    if (status == STATUS_OK) {
+        status = family->finish_config(config, &rope, err);
+    }
+    if (status == STATUS_OK) {
+        status = set_rope(model, &rope, err);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    void **layers = (void **)(void *)((unsigned char *)model->weights + family->layers_at);
+    *layers = arena_array(&model->arena, (size_t)model->n_layers, family->layer_size);
+    set_slots(model);
+    return STATUS_OK;
+}

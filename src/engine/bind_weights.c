@@ -1,0 +1,336 @@
+/* bind_weights.c - the weight tables: names, shapes, rules, --quant, and the backend's packing. */
+#include "bind.h"
+
+#include "limits.h"
+#include "map.h"
+#include "quant.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { QUANT_ROWS_MIN = 32 };  // smaller matrices keep their format
+
+/* One row of a table at one layer, resolved. */
+struct binding {
+    struct model *model;
+    const struct weight_spec *spec;
+    int32_t layer;  // -1: of the model
+    struct weight *weight;
+    struct error *err;
+};
+
+static int32_t field(const struct binding *b, size_t at) {
+    const struct family *family = b->model->family;
+    const unsigned char *config = (unsigned char *)b->model->weights + family->config_at;
+    return *(const int32_t *)(const void *)(config + at);
+}
+
+/* The checkpoint's tensor "NAME.SUFFIX"; marks it as used.  `name` keeps the full name. */
+static const struct checkpoint_tensor *find(struct binding *b, const char *suffix,
+                                            const char **name) {
+    bool is_gguf = checkpoint_kind(b->model->checkpoint) == CHECKPOINT_GGUF;
+    const char *pattern = is_gguf ? b->spec->gguf_name : b->spec->name;
+    const char *hole = strstr(pattern, "%d");
+    char *full = hole == NULL ? arena_printf(&b->model->arena, "%s.%s", pattern, suffix)
+                              : arena_printf(&b->model->arena, "%.*s%d%s.%s", (int)(hole - pattern),
+                                             pattern, (int)b->layer, hole + 2, suffix);
+    const struct checkpoint_tensor *tensor = checkpoint_find(b->model->checkpoint, full);
+    if (tensor != NULL) {
+        map_add(&b->model->used, full, strlen(full), 1);
+    }
+    *name = full;
+    return tensor;
+}
+
+static enum status check_shape(struct binding *b, const struct checkpoint_tensor *t, int32_t rows,
+                               int32_t cols) {
+    bool is_vector = rows == 1;
+    bool fits = is_vector ? t->n_dims == 1 && t->dims[0] == cols
+                          : t->n_dims == 2 && t->dims[0] == rows && t->dims[1] == cols;
+    if (fits) {
+        return STATUS_OK;
+    }
+    char shape[100] = "";
+    for (int32_t i = 0; i < t->n_dims; i++) {
+        size_t used = strlen(shape);
+        snprintf(shape + used, sizeof shape - used, "%s%lld", i > 0 ? " x " : "",
+                 (long long)t->dims[i]);
+    }
+    if (is_vector) {
+        return error_set(b->err, STATUS_BAD_INPUT, "%s: tensor '%s' is %s, not %d values", t->file,
+                         t->name, shape, (int)cols);
+    }
+    return error_set(b->err, STATUS_BAD_INPUT, "%s: tensor '%s' is %s, not %d x %d", t->file,
+                     t->name, shape, (int)rows, (int)cols);
+}
+
+static enum status check_numeric(struct binding *b, const struct checkpoint_tensor *t) {
+    bool is_usable = t->dtype == DT_F32 || t->dtype == DT_F16 || t->dtype == DT_BF16 ||
+                     dtype_info(t->dtype)->is_quantised;
+    return is_usable ? STATUS_OK
+                     : error_set(b->err, STATUS_UNSUPPORTED,
+                                 "%s: tensor '%s' is stored as %s, which is not read yet", t->file,
+                                 t->name, dtype_info(t->dtype)->name);
+}
+
+static void *own(struct model *model, size_t size) {
+    void *memory = mem_large(size);
+    if (memory != NULL) {
+        model->owned = mem_grow(model->owned, (size_t)(model->n_owned + 1) * sizeof(void *));
+        model->owned[model->n_owned++] = memory;
+    }
+    return memory;
+}
+
+static enum status no_memory(struct binding *b, const char *name, size_t size) {
+    return error_set(b->err, STATUS_NO_MEMORY, "tensor '%s': no room for %zu bytes", name, size);
+}
+
+/* llama.cpp keeps row (h, 2i + j) where Hugging Face has (h, j * half + i). */
+static int32_t unpermuted_row(int32_t row, int32_t head_dim) {
+    int32_t head = row / head_dim, r = row % head_dim, half = head_dim / 2;
+    return head * head_dim + 2 * (r % half) + r / half;
+}
+
+static int32_t permuted_head_dim(struct binding *b, int32_t rows) {
+    bool is_gguf = checkpoint_kind(b->model->checkpoint) == CHECKPOINT_GGUF;
+    return is_gguf && b->spec->gguf_heads_at != 0 ? rows / field(b, b->spec->gguf_heads_at) : 0;
+}
+
+/* Rows in the order that Hugging Face has, in memory of our own. */
+static enum status unpermute(struct binding *b, int32_t head_dim) {
+    struct tensor *t = &b->weight->t;
+    size_t row_size = 0;
+    bool fits = dtype_row_size(t->dtype, t->stride, &row_size);
+    assert(fits);
+    unsigned char *to = own(b->model, row_size * (size_t)t->rows);
+    if (to == NULL || !fits) {
+        return no_memory(b, b->weight->name, row_size * (size_t)t->rows);
+    }
+    for (int32_t r = 0; r < t->rows; r++) {
+        memcpy(to + (size_t)r * row_size,
+               (unsigned char *)t->data + (size_t)unpermuted_row(r, head_dim) * row_size, row_size);
+    }
+    t->data = to;
+    return STATUS_OK;
+}
+
+/* --quant: encode the rows, padded with zeros to whole groups. */
+static enum status quantise(struct binding *b, enum dtype dtype) {
+    struct tensor from = b->weight->t;
+    int32_t group = dtype_info(dtype)->block_values;
+    int32_t stride = (from.cols + group - 1) / group * group;
+    size_t from_size = 0, to_size = 0;
+    bool fits = dtype_row_size(from.dtype, from.stride, &from_size) &&
+                dtype_row_size(dtype, stride, &to_size);
+    assert(fits);
+    unsigned char *to = own(b->model, to_size * (size_t)from.rows);
+    if (to == NULL || !fits) {
+        return no_memory(b, b->weight->name, to_size * (size_t)from.rows);
+    }
+    float *row = mem_zero((size_t)stride, sizeof *row);
+    for (int32_t r = 0; r < from.rows; r++) {
+        quant_to_f32(from.dtype, (unsigned char *)from.data + (size_t)r * from_size, row,
+                     from.cols);
+        quant_encode(dtype, row, to + (size_t)r * to_size, stride);
+    }
+    free(row);
+    b->weight->t = (struct tensor){dtype, from.rows, from.cols, stride, to};
+    return STATUS_OK;
+}
+
+/* A vector, or a bias, widened to f32 in the model's own memory. */
+static enum status widen(struct binding *b, const struct checkpoint_tensor *t, int32_t n,
+                         struct tensor *out) {
+    enum status status = check_shape(b, t, 1, n);
+    if (status == STATUS_OK) {
+        status = check_numeric(b, t);
+    }
+    if (status == STATUS_OK) {
+        float *values = arena_array(&b->model->arena, (size_t)n, sizeof *values);
+        quant_to_f32(t->dtype, t->data, values, n);
+        *out = tensor_of(DT_F32, 1, n, values);
+    }
+    return status;
+}
+
+static enum status bind_bias(struct binding *b, int32_t rows) {
+    const char *name;
+    struct tensor stored;
+    const struct checkpoint_tensor *t = b->spec->may_have_bias ? find(b, "bias", &name) : NULL;
+    if (t == NULL) {
+        return STATUS_OK;
+    }
+    enum status status = widen(b, t, rows, &stored);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    int32_t head_dim = permuted_head_dim(b, rows);
+    float *values = arena_array(&b->model->arena, (size_t)rows, sizeof *values);
+    for (int32_t r = 0; r < rows; r++) {
+        values[r] = ((float *)stored.data)[head_dim > 0 ? unpermuted_row(r, head_dim) : r];
+    }
+    b->weight->bias = tensor_of(DT_F32, 1, rows, values);
+    return STATUS_OK;
+}
+
+static bool is_tied(const struct model *model) {
+    const unsigned char *config = (unsigned char *)model->weights + model->family->config_at;
+    return *(const bool *)(const void *)(config + model->family->tied_at);
+}
+
+static enum status bind_matrix(struct binding *b, const struct checkpoint_tensor *t) {
+    int32_t rows = field(b, b->spec->rows_at), cols = field(b, b->spec->cols_at);
+    enum quant quant = b->model->options.quant;
+    enum status status = check_shape(b, t, rows, cols);
+    if (status == STATUS_OK) {
+        status = check_numeric(b, t);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    b->weight->t = tensor_of(t->dtype, rows, cols, (void *)(uintptr_t)t->data);
+    int32_t head_dim = permuted_head_dim(b, rows);
+    if (head_dim > 0) {
+        status = unpermute(b, head_dim);
+    }
+    /* Embedding rows stay as they are, unless they are the head as well. */
+    bool is_wanted = b->spec->kind == WEIGHT_MATRIX || is_tied(b->model);
+    if (status == STATUS_OK && quant != QUANT_NONE && is_wanted && rows >= QUANT_ROWS_MIN &&
+        !dtype_info(t->dtype)->is_quantised) {
+        status = quantise(b, quant == QUANT_Q8 ? DT_Q8 : DT_Q4);
+    }
+    b->weight->acts = b->model->options.acts;
+    b->weight->rule = rule_of(b->weight->t.dtype, rows, b->weight->acts);
+    return status == STATUS_OK ? bind_bias(b, rows) : status;
+}
+
+static enum status bind_one(struct binding *b) {
+    const char *name;
+    const struct checkpoint_tensor *t = find(b, "weight", &name);
+    b->weight->name = name;
+    if (t == NULL) {
+        return error_set(b->err, STATUS_BAD_INPUT, "%s: no tensor named '%s'",
+                         checkpoint_path(b->model->checkpoint), name);
+    }
+    if (b->spec->kind == WEIGHT_VECTOR) {
+        return widen(b, t, field(b, b->spec->cols_at), &b->weight->t);
+    }
+    return bind_matrix(b, t);
+}
+
+static enum status open_one(struct model *model, struct weight *weight, bool uses_rows,
+                            bool uses_dot, struct error *err) {
+    size_t row_size = 0;
+    bool fits = dtype_row_size(weight->t.dtype, weight->t.stride, &row_size);
+    model->weights_size += fits ? row_size * (size_t)weight->t.rows : 0;
+    return model->exec.backend->weight_open(model->exec.device, weight, uses_rows, uses_dot, err);
+}
+
+/* A table's rows for the model (layer -1) or one layer, whose structs begin at `base`. */
+static enum status bind_table(struct model *model, const struct weight_spec *table, int32_t n,
+                              int32_t layer, unsigned char *base, struct error *err) {
+    const struct family *family = model->family;
+    for (int32_t i = 0; i < n; i++) {
+        struct weight *weight = (struct weight *)(void *)(base + table[i].at);
+        struct binding b = {model, &table[i], layer, weight, err};
+        bool is_head = layer < 0 && table[i].at == family->head_at;
+        if (is_head && is_tied(model)) {
+            continue;  // made from the embedding
+        }
+        enum status status = bind_one(&b);
+        if (status == STATUS_OK) {
+            status = open_one(model, weight, table[i].kind == WEIGHT_EMBED,
+                              table[i].kind == WEIGHT_MATRIX, err);
+        }
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    return STATUS_OK;
+}
+
+/* GGUF says that embeddings are tied by leaving the head out. */
+static void infer_tied(struct model *model) {
+    unsigned char *config = (unsigned char *)model->weights + model->family->config_at;
+    bool *tied = (bool *)(void *)(config + model->family->tied_at);
+    if (checkpoint_kind(model->checkpoint) == CHECKPOINT_GGUF) {
+        *tied = checkpoint_find(model->checkpoint, "output.weight") == NULL;
+    }
+}
+
+static enum status tie_head(struct model *model, struct error *err) {
+    unsigned char *weights = model->weights;
+    const struct weight *embed =
+        (const struct weight *)(const void *)(weights + model->family->embed_at);
+    struct weight *head = (struct weight *)(void *)(weights + model->family->head_at);
+    *head = *embed;
+    head->packed = NULL;
+    return model->exec.backend->weight_open(model->exec.device, head, false, true, err);
+}
+
+enum status bind_weights(struct model *model, struct error *err) {
+    const struct family *family = model->family;
+    unsigned char *weights = model->weights;
+    unsigned char *layers = *(unsigned char **)(void *)(weights + family->layers_at);
+    struct rope *rope = (struct rope *)(void *)(weights + family->rope_at);
+    infer_tied(model);
+
+    enum status status = open_one(model, &rope->freqs, false, false, err);
+    if (status == STATUS_OK) {
+        status = bind_table(model, family->weights, family->n_weights, -1, weights, err);
+    }
+    if (status == STATUS_OK && is_tied(model)) {
+        status = tie_head(model, err);
+    }
+    for (int32_t l = 0; l < model->n_layers && status == STATUS_OK; l++) {
+        int32_t n;
+        const struct weight_spec *table = family->layer_weights(weights + family->config_at, l, &n);
+        status = bind_table(model, table, n, l, layers + (size_t)l * family->layer_size, err);
+    }
+    return status;
+}
+
+static void close_table(struct model *model, const struct weight_spec *table, int32_t n,
+                        unsigned char *base) {
+    for (int32_t i = 0; i < n; i++) {
+        struct weight *weight = (struct weight *)(void *)(base + table[i].at);
+        model->exec.backend->weight_close(model->exec.device, weight);
+    }
+}
+
+void bind_close(struct model *model) {
+    const struct family *family = model->family;
+    unsigned char *weights = model->weights;
+    if (weights != NULL && model->exec.backend != NULL) {
+        unsigned char *layers = *(unsigned char **)(void *)(weights + family->layers_at);
+        struct rope *rope = (struct rope *)(void *)(weights + family->rope_at);
+        close_table(model, family->weights, family->n_weights, weights);
+        model->exec.backend->weight_close(model->exec.device, &rope->freqs);
+        for (int32_t l = 0; layers != NULL && l < model->n_layers; l++) {
+            int32_t n;
+            const struct weight_spec *table =
+                family->layer_weights(weights + family->config_at, l, &n);
+            close_table(model, table, n, layers + (size_t)l * family->layer_size);
+        }
+    }
+    for (int32_t i = 0; i < model->n_owned; i++) {
+        mem_large_free(model->owned[i]);
+    }
+    free(model->owned);
+    map_free(&model->used);
+}
+
+int32_t bind_unused(const struct model *model, const char **first) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < checkpoint_n_tensors(model->checkpoint); i++) {
+        const char *name = checkpoint_tensor(model->checkpoint, i)->name;
+        bool is_known = map_find(&model->used, name, strlen(name)) >= 0 ||
+                        strcmp(name, "rope_freqs.weight") == 0;
+        if (!is_known && n++ == 0) {
+            *first = name;
+        }
+    }
+    return n;
+}

@@ -1,0 +1,212 @@
+/* model.c - opens a model and runs its passes.
+ *
+ * Sampling defaults come from generation_config.json as transformers reads it: without
+ * do_sample: true the model decodes greedily.
+ */
+#include "model.h"
+
+#include "bind.h"
+#include "digest.h"
+#include "limits.h"
+#include "vocab.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const contract_version = "ss0";
+
+static enum status choose_backend(const struct model_options *options, const struct backend **out,
+                                  struct error *err) {
+    const char *device = options->device != NULL ? options->device : "auto";
+    const char *isa = options->backend.isa;
+    if (strcmp(device, "auto") != 0 && strcmp(device, "cpu") != 0) {
+        return error_set(err, STATUS_UNSUPPORTED, "device '%s': this build has auto and cpu",
+                         device);
+    }
+    *out = isa != NULL && strcmp(isa, "scalar") == 0 ? &backend_ref : &backend_cpu;
+    return STATUS_OK;
+}
+
+/* Run the family's forward on shapes alone, for the scratch of the largest pass. */
+static enum status reserve_scratch(struct model *model, struct error *err) {
+    struct exec measuring = exec_measuring();
+    struct batch batch = {
+        .n_rows = model->options.rows_max,
+        .n_out =
+            model->options.rows_max < LIMIT_OUT_ROWS ? model->options.rows_max : LIMIT_OUT_ROWS,
+    };
+    model->family->forward(model->weights, &measuring, &batch);
+    enum status status = exec_reserve(&model->exec, measuring.scratch_peak, err);
+    if (status == STATUS_OK && !model->exec.backend->is_host) {
+        model->host_logits = mem_large((size_t)batch.n_out * (size_t)model->vocab * sizeof(float));
+        if (model->host_logits == NULL) {
+            status = error_set(err, STATUS_NO_MEMORY, "no room for logits");
+        }
+    }
+    return status;
+}
+
+/* Everything that decides a row's bits. */
+static enum status make_digest(struct model *model, struct error *err) {
+    char files[SHA256_HEX_SIZE], text[400];
+    unsigned char digest[SHA256_SIZE];
+    struct buffer config;
+    buffer_init(&config, LIMIT_HEADER_BYTES);
+    enum status status =
+        checkpoint_digest(model->checkpoint, model->options.cache_folder, files, err);
+    if (status == STATUS_OK && checkpoint_config(model->checkpoint) != NULL) {
+        struct json_writer w = {.out = &config};
+        json_put_json(&w, checkpoint_config(model->checkpoint));
+    }
+    int n =
+        snprintf(text, sizeof text, "%s files %s acts %d kv %d quant %d\n", contract_version, files,
+                 (int)model->options.acts, (int)model->options.kv, (int)model->options.quant);
+    buffer_append(&config, text, (size_t)n);
+    sha256_of(config.data, config.size, digest);
+    digest_hex(digest, sizeof digest, model->digest);
+    buffer_free(&config);
+    return status;
+}
+
+static void set_name(struct model *model) {
+    const char *path = checkpoint_path(model->checkpoint);
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') {
+        length--;
+    }
+    size_t start = length;
+    while (start > 0 && path[start - 1] != '/') {
+        start--;
+    }
+    size_t end = length > 5 && strncmp(path + length - 5, ".gguf", 5) == 0 ? length - 5 : length;
+    model->name = arena_string(&model->arena, path + start, end - start);
+}
+
+static enum status open_compute(struct model *model, struct error *err) {
+    const struct backend *backend = NULL;
+    enum status status = choose_backend(&model->options, &backend, err);
+    if (status == STATUS_OK) {
+        status = exec_open(&model->exec, backend, &model->options.backend, err);
+    }
+    if (status != STATUS_OK) {
+        model->exec = (struct exec){0};
+        return status;
+    }
+    status = bind_weights(model, err);
+    if (status == STATUS_OK) {
+        status = reserve_scratch(model, err);
+    }
+    return status == STATUS_OK ? make_digest(model, err) : status;
+}
+
+enum status model_open(struct model **out, const char *path, const struct model_options *options,
+                       struct error *err) {
+    struct model *model = mem_zero(1, sizeof *model);
+    arena_init(&model->arena);
+    model->options = *options;
+    model->options.rows_max = options->rows_max > 0 ? options->rows_max : LIMIT_ROWS;
+
+    enum status status = checkpoint_open(&model->checkpoint, path, err);
+    if (status == STATUS_OK) {
+        set_name(model);
+        status = bind_family(model, err);
+    }
+    if (status == STATUS_OK) {
+        status = bind_config(model, err);
+    }
+    if (status == STATUS_OK) {
+        status = vocab_open(model, err);
+    }
+    if (status == STATUS_OK && !options->without_weights) {
+        status = open_compute(model, err);
+    }
+    if (status != STATUS_OK) {
+        model_close(model);
+        return status;
+    }
+    *out = model;
+    return STATUS_OK;
+}
+
+void model_close(struct model *model) {
+    if (model == NULL) {
+        return;
+    }
+    bind_close(model);
+    exec_close(&model->exec);
+    mem_large_free(model->host_logits);
+    tokenizer_close(model->tokenizer);
+    template_close(model->template);
+    checkpoint_close(model->checkpoint);
+    arena_free(&model->arena);
+    free(model);
+}
+
+static enum status run(struct model *model, const struct batch *batch, struct outputs *out,
+                       struct error *err) {
+    struct exec *x = &model->exec;
+    assert(batch->n_rows <= model->options.rows_max && batch->n_out <= LIMIT_OUT_ROWS);
+    x->scratch_used = 0;
+    if (x->backend->begin != NULL) {
+        x->backend->begin(x->device, batch);
+    }
+    *out = model->family->forward(model->weights, x, batch);
+    enum status status = x->backend->end != NULL ? x->backend->end(x->device, err) : STATUS_OK;
+    x->scratch_used = 0;
+    return status;
+}
+
+struct nonfinite_search {
+    struct exec *x;
+    const char *name;
+    int32_t layer;
+};
+
+static void search_nonfinite(void *user, const char *name, int32_t layer, struct tensor t) {
+    struct nonfinite_search *search = user;
+    if (search->name == NULL && search->x->backend->has_nonfinite(search->x->device, t)) {
+        search->name = name;
+        search->layer = layer;
+    }
+}
+
+/* The same pass again (it writes the same bytes), looking after every step. */
+static enum status explain_nonfinite(struct model *model, const struct batch *batch,
+                                     struct error *err) {
+    struct nonfinite_search search = {.x = &model->exec};
+    struct outputs out;
+    exec_trace_fn trace = model->exec.trace;
+    void *user = model->exec.trace_user;
+    model->exec.trace = search_nonfinite;
+    model->exec.trace_user = &search;
+    enum status status = run(model, batch, &out, err);
+    model->exec.trace = trace;
+    model->exec.trace_user = user;
+    if (status != STATUS_OK) {
+        return status;
+    }
+    return error_set(err, STATUS_BAD_INPUT,
+                     "%s: a value is not finite, first after '%s' of layer %d", model->name,
+                     search.name != NULL ? search.name : "logits", (int)search.layer);
+}
+
+enum status model_forward(struct model *model, const struct batch *batch, const float **logits,
+                          struct error *err) {
+    struct outputs out;
+    const struct backend *backend = model->exec.backend;
+    enum status status = run(model, batch, &out, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (batch->n_out > 0 && backend->has_nonfinite(model->exec.device, out.logits)) {
+        return explain_nonfinite(model, batch, err);
+    }
+    *logits = out.logits.data;
+    if (!backend->is_host) {
+        backend->copy_out(model->exec.device, model->host_logits, out.logits.data,
+                          (size_t)batch->n_out * (size_t)model->vocab * sizeof(float));
+        *logits = model->host_logits;
+    }
+    return STATUS_OK;
+}
