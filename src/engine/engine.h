@@ -5,6 +5,7 @@
  */
 #pragma once
 #include "arena.h"
+#include "drafter.h"
 #include "model.h"
 #include "sampler.h"
 
@@ -18,6 +19,7 @@ struct engine_options {
     int32_t chunk;         // prefill rows of a pass; 0: chosen.  Never changes a byte
     size_t state_budget;   // bytes for attention pages; 0: a share of free memory
     bool drafts;           // default of requests that do not say
+    const struct drafter_kind *drafter;  // NULL: context copies
 };
 
 enum request_drafts { DRAFTS_DEFAULT, DRAFTS_ON, DRAFTS_OFF };

@@ -8,7 +8,7 @@
 #include "bind.h"
 #include "digest.h"
 #include "limits.h"
-#include "vocab.h"
+#include "model_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,7 +116,7 @@ enum status model_open(struct model **out, const char *path, const struct model_
         status = bind_config(model, err);
     }
     if (status == STATUS_OK) {
-        status = vocab_open(model, err);
+        status = model_text_open(model, err);
     }
     if (status == STATUS_OK && !options->without_weights) {
         status = open_compute(model, err);

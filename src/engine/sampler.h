@@ -21,12 +21,22 @@ struct sampling {
     int32_t n_biases;
 };
 
-/* Counts of tokens seen, so that penalties cost nothing per history token. */
+struct candidate {
+    double v;  // logit / temperature
+    int32_t id;
+};
+
+/* Settings, and the token history as far as penalties need it.  One thread owns it. */
 struct sampler {
-    const struct sampling *settings;
+    const struct sampling *settings;  // lent
     int32_t vocab;
-    int32_t *counts_prompt, *counts_output;  // [vocab]; NULL while no penalty is on
-    void *workspace;                         // candidates of one draw
+    bool has_penalties;
+    const int32_t *banned;  // lent: ids that may not be drawn now (end of turn before min_tokens)
+    int32_t n_banned;
+    int32_t *seen;                 // [vocab] times in prompt and output; NULL without penalties
+    int32_t *produced;             // [vocab] times in the output; NULL without penalties
+    double *values;                // [vocab] workspace of one draw
+    struct candidate *candidates;  // [vocab] likewise
 };
 
 struct token_logprob {
@@ -41,8 +51,8 @@ void sampler_init(struct sampler *sampler, const struct sampling *settings, int3
                   const int32_t *prompt, int32_t n_prompt);
 void sampler_free(struct sampler *sampler);
 /* The token of absolute position `pos` (the prompt's length for the first one), given the logits
- * row before it.  Does not change the sampler. */
-int32_t sampler_draw(const struct sampler *sampler, const float *logits, int64_t pos);
+ * row before it.  Only the workspace changes. */
+int32_t sampler_draw(struct sampler *sampler, const float *logits, int64_t pos);
 /* The token was emitted: it counts for penalties from now on. */
 void sampler_accept(struct sampler *sampler, int32_t id);
 /* The `n` largest raw log-probabilities (descending, ties to the lower id) and that of `id`. */

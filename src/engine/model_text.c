@@ -1,5 +1,6 @@
-/* vocab.c - tokenizer, template and special ids, from a folder's JSON files or GGUF metadata. */
-#include "vocab.h"
+/* model_text.c - tokenizer, template and special ids, from a folder's JSON files or GGUF metadata.
+ */
+#include "model_text.h"
 
 #include "digest.h"
 #include "file.h"
@@ -192,7 +193,7 @@ static enum status open_gguf(struct model *model, struct error *err) {
     return source != NULL ? set_template(model, source, strlen(source), err) : STATUS_OK;
 }
 
-enum status vocab_open(struct model *model, struct error *err) {
+enum status model_text_open(struct model *model, struct error *err) {
     model->bos = -1;
     return checkpoint_kind(model->checkpoint) == CHECKPOINT_GGUF ? open_gguf(model, err)
                                                                  : open_folder(model, err);

@@ -1,0 +1,133 @@
+/* plan.c - rows of the next pass, and how wide a draft window pays. */
+#include "plan.h"
+
+enum { COST_BUCKETS = 16, SHARED_CHUNK = 64 };
+
+/* Two buckets an octave: the largest row count of each. */
+static const int32_t bucket_ends[COST_BUCKETS] = {1,  2,  3,  4,  6,  8,   12,  16,
+                                                  24, 32, 48, 64, 96, 128, 256, LIMIT_ROWS};
+
+static int32_t bucket_of(int32_t n_rows) {
+    int32_t bucket = 0;
+    while (bucket < COST_BUCKETS - 1 && n_rows > bucket_ends[bucket]) {
+        bucket++;
+    }
+    return bucket;
+}
+
+void pass_costs_add(struct pass_costs *costs, int32_t n_rows, double ms) {
+    double *mean = &costs->ms[bucket_of(n_rows)];
+    *mean = *mean == 0 ? ms : *mean + 0.1 * (ms - *mean);
+}
+
+double pass_costs_guess(const struct pass_costs *costs, int32_t n_rows) {
+    int32_t bucket = bucket_of(n_rows);
+    for (int32_t i = bucket; i >= 0; i--) {
+        if (costs->ms[i] > 0) {
+            return costs
+                ->ms[i];  // the widest pass seen that is no wider: optimistic, so it is tried
+        }
+    }
+    for (int32_t i = bucket + 1; i < COST_BUCKETS; i++) {
+        if (costs->ms[i] > 0) {
+            return costs->ms[i];
+        }
+    }
+    return 0;
+}
+
+/* The window with the most expected tokens per millisecond, given how often drafts survive. */
+static int32_t best_window(const struct pass_costs *costs, double acceptance, int32_t n_other,
+                           int32_t n_max) {
+    double expected = 1, survive = 1, best_rate = 0;
+    int32_t best = 0;
+    for (int32_t n = 0; n <= n_max; n++) {
+        double ms = pass_costs_guess(costs, n_other + 1 + n);
+        double rate = ms > 0 ? expected / ms : expected;
+        if (rate > best_rate) {
+            best_rate = rate;
+            best = n;
+        }
+        survive *= acceptance;
+        expected += survive;
+    }
+    return best;
+}
+
+static void add_rows(struct plan *plan, struct session *s, int32_t n_rows, bool has_out) {
+    struct batch *b = &plan->batch;
+    int32_t first = b->n_rows, n_all = n_rows + s->n_drafts;
+    struct error err;
+    if (state_grow(&s->state, s->n_computed + n_all, &err) != STATUS_OK) {
+        s->finish = FINISH_ERROR;
+        return;
+    }
+    for (int32_t i = 0; i < n_all; i++) {
+        plan->ids[first + i] = i < n_rows ? s->ids[s->n_computed + i] : s->drafts[i - n_rows];
+        plan->positions[first + i] = s->n_computed + i;
+    }
+    plan->spans[b->n_spans++] = (struct span){
+        .first_row = first,
+        .n_rows = n_all,
+        .first_pos = s->n_computed,
+        .pages = s->state.pages,
+        .fixed = s->state.fixed,
+    };
+    plan->parts[plan->n_parts++] =
+        (struct plan_part){.session = s, .n_rows = n_rows, .first_out = has_out ? b->n_out : -1};
+    for (int32_t i = n_rows - 1; has_out && i < n_all; i++) {
+        plan->out_rows[b->n_out++] = first + i;
+    }
+    b->n_rows += n_all;
+}
+
+static void plan_decode(struct plan *plan, struct session *s, int32_t n_left_sessions,
+                        const struct plan_limits *limits, const struct pass_costs *costs) {
+    struct batch *b = &plan->batch;
+    int32_t n_free = limits->rows_max - b->n_rows - n_left_sessions;
+    int32_t n_free_out = LIMIT_OUT_ROWS - b->n_out - n_left_sessions;
+    int32_t n_max = n_free < n_free_out ? n_free : n_free_out;
+    n_max = n_max < LIMIT_DRAFT ? n_max : LIMIT_DRAFT;
+    session_propose(s, best_window(costs, s->acceptance, b->n_rows, n_max));
+    add_rows(plan, s, 1, true);
+}
+
+void plan_pass(struct plan *plan, struct session *const *sessions, int32_t n_sessions,
+               const struct plan_limits *limits, const struct pass_costs *costs) {
+    int32_t n_decoding = 0;
+    plan->n_parts = 0;
+    plan->batch = (struct batch){
+        .ids = plan->ids,
+        .positions = plan->positions,
+        .spans = plan->spans,
+        .out_rows = plan->out_rows,
+    };
+    for (int32_t i = 0; i < n_sessions; i++) {
+        n_decoding += session_pending(sessions[i]) == 1;
+    }
+    int32_t n_left = n_decoding;
+    for (int32_t i = 0; i < n_sessions; i++) {
+        struct batch *b = &plan->batch;
+        if (session_pending(sessions[i]) == 1 && b->n_rows < limits->rows_max &&
+            b->n_out < LIMIT_OUT_ROWS) {
+            plan_decode(plan, sessions[i], --n_left, limits, costs);
+        }
+    }
+    int32_t chunk = n_decoding > 0 && limits->chunk > SHARED_CHUNK ? SHARED_CHUNK : limits->chunk;
+    for (int32_t i = 0; i < n_sessions && chunk > 0; i++) {
+        struct session *s = sessions[i];
+        int32_t n_free = limits->rows_max - plan->batch.n_rows, n = session_pending(s);
+        if (n <= 1) {
+            continue;
+        }
+        n = n < chunk ? n : chunk;
+        n = n < n_free ? n : n_free;
+        bool has_out = n == session_pending(s) && plan->batch.n_out < LIMIT_OUT_ROWS;
+        n -= n == session_pending(s) && !has_out;  // no room for logits: leave the last token
+        if (n > 0) {
+            s->n_drafts = 0;
+            add_rows(plan, s, n, has_out);
+            chunk -= n;
+        }
+    }
+}

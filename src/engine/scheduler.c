@@ -1,0 +1,294 @@
+/* scheduler.c - one thread that serves all sessions, pass by pass. */
+#include "scheduler.h"
+
+#include "clock.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* `lock` guards the queue, the flags and the counters; everything else is the thread's. */
+struct scheduler {
+    struct model *model;
+    struct scheduler_options options;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t filled;
+    struct stream *queue[LIMIT_QUEUE];
+    int32_t n_queued;
+    bool is_stopping, is_draining;
+    struct engine_counters counters;
+
+    struct state_pool pool;
+    struct session *sessions[LIMIT_SESSIONS];
+    int32_t n_sessions;
+    struct pass_costs costs;
+    struct plan plan;
+};
+
+static void count(struct scheduler *sc, int64_t *counter, int64_t n) {
+    pthread_mutex_lock(&sc->lock);
+    *counter += n;
+    pthread_mutex_unlock(&sc->lock);
+}
+
+/* ---- ends ----------------------------------------------------------------------------------- */
+
+static void end_session(struct scheduler *sc, int32_t i, const struct error *err) {
+    struct session *s = sc->sessions[i];
+    struct stream *stream = s->stream;
+    pthread_mutex_lock(&sc->lock);
+    struct engine_counters *c = &sc->counters;
+    *(err != NULL                     ? &c->n_failed
+      : s->finish == FINISH_CANCELLED ? &c->n_cancelled
+                                      : &c->n_finished) += 1;
+    c->n_prompt_tokens +=
+        s->n_computed < s->request->n_prompt ? s->n_computed : s->request->n_prompt;
+    c->n_completion_tokens += s->n_known - s->request->n_prompt;
+    c->n_drafted += s->receipt.drafts.drafted;
+    c->n_accepted += s->receipt.drafts.accepted;
+    pthread_mutex_unlock(&sc->lock);
+    session_end(s, err);
+    session_close(s);
+    stream_release(stream);
+    memmove(&sc->sessions[i], &sc->sessions[i + 1],
+            (size_t)(sc->n_sessions - i - 1) * sizeof(struct session *));
+    sc->n_sessions--;
+}
+
+/* A stream that never became a session. */
+static void end_stream(struct scheduler *sc, struct stream *stream, const struct error *err) {
+    struct receipt receipt = {.finish = FINISH_CANCELLED};
+    struct timings timings = {0};
+    struct event event = {
+        .kind = err != NULL ? EVENT_FAILED : EVENT_DONE,
+        .text = "",
+        .finish = err != NULL ? FINISH_ERROR : FINISH_CANCELLED,
+        .receipt = &receipt,
+        .timings = &timings,
+    };
+    if (err != NULL) {
+        event.error = *err;
+    }
+    count(sc, err != NULL ? &sc->counters.n_failed : &sc->counters.n_cancelled, 1);
+    stream_put(stream, &event);
+    stream_release(stream);
+}
+
+static void drop_cancelled(struct scheduler *sc, bool all) {
+    for (int32_t i = sc->n_sessions - 1; i >= 0; i--) {
+        if (all || stream_is_cancelled(sc->sessions[i]->stream)) {
+            sc->sessions[i]->finish = FINISH_CANCELLED;
+            end_session(sc, i, NULL);
+        }
+    }
+}
+
+/* ---- admission ------------------------------------------------------------------------------ */
+
+static struct stream *queue_first(struct scheduler *sc) {
+    pthread_mutex_lock(&sc->lock);
+    struct stream *stream = sc->n_queued > 0 ? sc->queue[0] : NULL;
+    pthread_mutex_unlock(&sc->lock);
+    return stream;
+}
+
+static void queue_drop_first(struct scheduler *sc) {
+    pthread_mutex_lock(&sc->lock);
+    sc->n_queued--;
+    memmove(sc->queue, sc->queue + 1, (size_t)sc->n_queued * sizeof sc->queue[0]);
+    pthread_mutex_unlock(&sc->lock);
+}
+
+static const struct drafter_kind *drafter_for(const struct scheduler *sc,
+                                              const struct request *request) {
+    bool drafts =
+        request->drafts == DRAFTS_DEFAULT ? sc->options.drafts : request->drafts == DRAFTS_ON;
+    return drafts ? sc->options.drafter : NULL;
+}
+
+/* First come, first served: a request that must wait for memory holds back those behind it. */
+static void admit(struct scheduler *sc) {
+    struct stream *stream;
+    while (sc->n_sessions < sc->options.parallel_max && (stream = queue_first(sc)) != NULL) {
+        struct session *session = NULL;
+        struct error err = {0};
+        if (stream_is_cancelled(stream)) {
+            queue_drop_first(sc);
+            end_stream(sc, stream, NULL);
+            continue;
+        }
+        enum status status =
+            session_open(&session, sc->model, &sc->pool, stream,
+                         drafter_for(sc, stream_request(stream)), sc->options.context_max, &err);
+        if (status == STATUS_BUSY && sc->n_sessions > 0) {
+            return;
+        }
+        queue_drop_first(sc);
+        if (status != STATUS_OK) {
+            end_stream(sc, stream, &err);
+            continue;
+        }
+        struct event started = {.kind = EVENT_STARTED, .text = ""};
+        stream_put(stream, &started);
+        sc->sessions[sc->n_sessions++] = session;
+    }
+}
+
+/* ---- a pass --------------------------------------------------------------------------------- */
+
+static int32_t index_of(const struct scheduler *sc, const struct session *session) {
+    for (int32_t i = 0; i < sc->n_sessions; i++) {
+        if (sc->sessions[i] == session) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static void take_results(struct scheduler *sc, const float *logits) {
+    for (int32_t i = 0; i < sc->plan.n_parts; i++) {
+        struct plan_part *part = &sc->plan.parts[i];
+        const float *rows = part->first_out >= 0
+                                ? logits + (size_t)part->first_out * (size_t)sc->model->vocab
+                                : NULL;
+        session_take(part->session, part->n_rows, rows);
+    }
+    for (int32_t i = sc->n_sessions - 1; i >= 0; i--) {
+        if (sc->sessions[i]->finish == FINISH_ERROR) {
+            struct error err;
+            error_set(&err, STATUS_NO_MEMORY, "attention pages: out of memory");
+            end_session(sc, i, &err);
+        } else if (sc->sessions[i]->finish != FINISH_NONE) {
+            end_session(sc, i, NULL);
+        }
+    }
+}
+
+/* Only the sessions of the failing pass end; the others and the server go on. */
+static void fail_pass(struct scheduler *sc, const struct error *err) {
+    for (int32_t i = 0; i < sc->plan.n_parts; i++) {
+        int32_t at = index_of(sc, sc->plan.parts[i].session);
+        sc->sessions[at]->finish = FINISH_ERROR;
+        end_session(sc, at, err);
+    }
+}
+
+/* Service turns round, so that a long prefill shares its chunks with those behind it. */
+static void rotate(struct scheduler *sc) {
+    if (sc->n_sessions > 1) {
+        struct session *first = sc->sessions[0];
+        memmove(sc->sessions, sc->sessions + 1,
+                (size_t)(sc->n_sessions - 1) * sizeof(struct session *));
+        sc->sessions[sc->n_sessions - 1] = first;
+    }
+}
+
+static void run_pass(struct scheduler *sc) {
+    struct error err = {0};
+    const float *logits = NULL;
+    plan_pass(&sc->plan, sc->sessions, sc->n_sessions, &sc->options.limits, &sc->costs);
+    if (sc->plan.batch.n_rows > 0) {
+        double start = clock_ms();
+        enum status status = model_forward(sc->model, &sc->plan.batch, &logits, &err);
+        if (status != STATUS_OK) {
+            fail_pass(sc, &err);
+            return;
+        }
+        pass_costs_add(&sc->costs, sc->plan.batch.n_rows, clock_ms() - start);
+        pthread_mutex_lock(&sc->lock);
+        sc->counters.n_passes++;
+        sc->counters.n_rows += sc->plan.batch.n_rows;
+        pthread_mutex_unlock(&sc->lock);
+    }
+    take_results(sc, logits);
+    rotate(sc);
+}
+
+/* Sleep until there is work; false when it is time to stop. */
+static bool wait_for_work(struct scheduler *sc) {
+    pthread_mutex_lock(&sc->lock);
+    sc->counters.n_running = sc->n_sessions;
+    while (!sc->is_stopping && sc->n_queued == 0 && sc->n_sessions == 0) {
+        pthread_cond_wait(&sc->filled, &sc->lock);
+    }
+    bool goes_on = !sc->is_stopping;
+    pthread_mutex_unlock(&sc->lock);
+    return goes_on;
+}
+
+static void *scheduler_main(void *user) {
+    struct scheduler *sc = user;
+    struct stream *stream;
+    while (wait_for_work(sc)) {
+        drop_cancelled(sc, false);
+        admit(sc);
+        run_pass(sc);
+    }
+    drop_cancelled(sc, true);
+    while ((stream = queue_first(sc)) != NULL) {
+        queue_drop_first(sc);
+        end_stream(sc, stream, NULL);
+    }
+    return NULL;
+}
+
+/* ---- the face ------------------------------------------------------------------------------- */
+
+struct scheduler *scheduler_open(struct model *model, const struct scheduler_options *options) {
+    struct scheduler *sc = mem_zero(1, sizeof *sc);
+    sc->model = model;
+    sc->options = *options;
+    state_pool_init(&sc->pool, model, options->n_pages);
+    pthread_mutex_init(&sc->lock, NULL);
+    pthread_cond_init(&sc->filled, NULL);
+    int failed = pthread_create(&sc->thread, NULL, scheduler_main, sc);
+    assert(failed == 0);
+    (void)failed;
+    return sc;
+}
+
+void scheduler_close(struct scheduler *sc) {
+    if (sc == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&sc->lock);
+    sc->is_stopping = true;
+    pthread_cond_signal(&sc->filled);
+    pthread_mutex_unlock(&sc->lock);
+    pthread_join(sc->thread, NULL);
+    state_pool_free(&sc->pool);
+    pthread_cond_destroy(&sc->filled);
+    pthread_mutex_destroy(&sc->lock);
+    free(sc);
+}
+
+enum status scheduler_submit(struct scheduler *sc, struct stream *stream, struct error *err) {
+    enum status status = STATUS_OK;
+    pthread_mutex_lock(&sc->lock);
+    if (sc->is_draining || sc->is_stopping) {
+        status = error_set(err, STATUS_BUSY, "the server is shutting down");
+    } else if (sc->n_queued == LIMIT_QUEUE) {
+        status = error_set(err, STATUS_BUSY, "the queue is full (%d waiting)", LIMIT_QUEUE);
+    } else {
+        sc->queue[sc->n_queued++] = stream;
+        sc->counters.n_requests++;
+        pthread_cond_signal(&sc->filled);
+    }
+    pthread_mutex_unlock(&sc->lock);
+    return status;
+}
+
+void scheduler_drain(struct scheduler *sc) {
+    pthread_mutex_lock(&sc->lock);
+    sc->is_draining = true;
+    pthread_mutex_unlock(&sc->lock);
+}
+
+struct engine_counters scheduler_counters(struct scheduler *sc) {
+    pthread_mutex_lock(&sc->lock);
+    struct engine_counters counters = sc->counters;
+    counters.n_waiting = sc->n_queued;
+    pthread_mutex_unlock(&sc->lock);
+    return counters;
+}

@@ -1,0 +1,66 @@
+/* session.h - one token timeline: what a request has read, drawn and sent.
+ *
+ * `ids` holds the prompt and every drawn token; the model has computed keys and values for the
+ * first `n_computed` of them.  A pass computes some of the rest and, once it reaches the last known
+ * token, a window of drafts behind it.  A draft survives exactly when it equals the token drawn
+ * from the row before it, so drafted and plain decoding write the same bytes; rejected rows are
+ * simply computed again, over the stale ones.
+ *
+ * Owned by the scheduler thread.
+ */
+#pragma once
+#include "detokenizer.h"
+#include "digest.h"
+#include "drafter.h"
+#include "limits.h"
+#include "state.h"
+#include "stream.h"
+
+struct session {
+    struct model *model;
+    struct stream *stream;
+    const struct request *request;
+    struct state state;
+    struct sampling sampling;  // the request's, with the seed that was picked
+    struct sampler sampler;
+    struct detokenizer *detokenizer;
+    const struct drafter_kind *drafter_kind;  // NULL: plain decoding
+    struct drafter *drafter;
+
+    int32_t *ids;  // [n_tokens_max + 1]
+    int32_t n_known, n_computed, n_tokens_max;
+
+    int32_t drafts[LIMIT_DRAFT];  // of the pass being planned
+    int32_t n_drafts;
+    double acceptance;  // share of drafted tokens that survived lately
+
+    struct sha256 *tokens_hash, *witness;
+    struct receipt receipt;
+    struct timings timings;
+    double started_ms, first_ms;
+    struct buffer text;  // certain text of the pass
+    enum finish finish;
+    const char *stop;
+};
+
+/* Reserves everything the session can need: STATUS_BUSY to try again later. */
+MUST_CHECK enum status session_open(struct session **out, struct model *model,
+                                    struct state_pool *pool, struct stream *stream,
+                                    const struct drafter_kind *drafter, int32_t context_max,
+                                    struct error *err);
+void session_close(struct session *session);
+
+static inline int32_t session_pending(const struct session *session) {
+    return session->n_known - session->n_computed;
+}
+static inline bool session_is_decoding(const struct session *session) {
+    return session->n_known > session->request->n_prompt;
+}
+
+/* Ask the drafter for at most `n_max` tokens behind the last known one. */
+void session_propose(struct session *session, int32_t n_max);
+/* The pass computed `n_rows` known tokens, then the drafts when it reached the last known one.
+ * `logits` holds 1 + n_drafts rows then, none otherwise.  Draws, accepts, emits; sets `finish`. */
+void session_take(struct session *session, int32_t n_rows, const float *logits);
+/* Send the last event: done, or failed with `err` when it is not NULL. */
+void session_end(struct session *session, const struct error *err);
