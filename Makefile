@@ -19,12 +19,26 @@ PACKAGES := jansson libcrypto libpcre2-8 libutf8proc libmicrohttpd libcurl
 LDLIBS += $(foreach p,$(PACKAGES),$(shell pkg-config --libs $(p))) -lm -lpthread
 CPPFLAGS += $(foreach p,$(PACKAGES),$(shell pkg-config --cflags $(p)))
 
-SOURCES := $(shell find src -mindepth 2 -name '*.c')
+SOURCES := $(shell find src -mindepth 2 -name '*.c' -not -path 'src/backend/cuda/*')
 VERBS   := $(wildcard src/*.c)
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o)
 TESTS   := $(shell find tests -name '*.c')
 
 all: $(BUILD)/selfsame
+
+# CUDA=1 adds the CUDA backend.  CUDA_HOME holds bin/nvcc, include/ and lib/ (or lib64/).
+# --fmad=false for the reason of -ffp-contract=off.
+ifdef CUDA
+CUDA_HOME    ?= /usr/local/cuda
+CUDA_ARCH    ?= -gencode=arch=compute_90a,code=sm_90a
+NVCCFLAGS    := -O2 -std=c++17 --fmad=false $(CUDA_ARCH) $(FOLDERS:%=-I%) -I$(CUDA_HOME)/include
+CUDA_OBJECTS := $(patsubst %,$(BUILD)/%.o,$(basename $(wildcard src/backend/cuda/*.c src/backend/cuda/*.cu)))
+LDLIBS       += -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib -lcudart_static -lstdc++ -ldl -lrt
+$(BUILD)/src/backend/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
+$(BUILD)/%.o: %.cu Makefile
+	@mkdir -p $(@D)
+	$(CUDA_HOME)/bin/nvcc $(NVCCFLAGS) -c $< -o $@
+endif
 
 # The end of a file's name says which instructions it may use.
 %_avx2.o:   CFLAGS += -mavx2 -mfma -mf16c
@@ -36,10 +50,10 @@ $(LIBRARY): $(OBJECTS)
 	rm -f $@
 	$(AR) rcs $@ $^
 
-$(BUILD)/selfsame: $(VERBS:%.c=$(BUILD)/%.o) $(LIBRARY)
+$(BUILD)/selfsame: $(VERBS:%.c=$(BUILD)/%.o) $(CUDA_OBJECTS) $(LIBRARY)
 	$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
 
-$(BUILD)/run-tests: $(TESTS:%.c=$(BUILD)/%.o) $(LIBRARY)
+$(BUILD)/run-tests: $(TESTS:%.c=$(BUILD)/%.o) $(CUDA_OBJECTS) $(LIBRARY)
 	$(CC) $(CFLAGS) $^ $(LDLIBS) $(shell pkg-config --libs check) -o $@
 
 $(BUILD)/run-tidy: $(BUILD)/tools/tidy.o

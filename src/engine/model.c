@@ -16,16 +16,31 @@
 
 const char *const contract_version = "ss0";
 
-static enum status choose_backend(const struct model_options *options, const struct backend **out,
-                                  struct error *err) {
-    const char *device = options->device != NULL ? options->device : "auto";
+static const struct backend *cpu_backend(const struct model_options *options) {
     const char *isa = options->backend.isa;
-    if (strcmp(device, "auto") != 0 && strcmp(device, "cpu") != 0) {
-        return error_set(err, STATUS_UNSUPPORTED, "device '%s': this build has auto and cpu",
-                         device);
+    return isa != NULL && strcmp(isa, "scalar") == 0 ? &backend_ref : &backend_cpu;
+}
+
+/* "auto" takes the GPU where there is one and falls back to the CPU. */
+static enum status open_backend(struct exec *x, const struct model_options *options,
+                                struct error *err) {
+    const char *device = options->device != NULL ? options->device : "auto";
+    bool is_auto = strcmp(device, "auto") == 0 && options->backend.isa == NULL;
+    if (strcmp(device, "cuda") == 0 && &backend_cuda == NULL) {
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "device 'cuda': this program was built without CUDA=1");
     }
-    *out = isa != NULL && strcmp(isa, "scalar") == 0 ? &backend_ref : &backend_cpu;
-    return STATUS_OK;
+    if (strcmp(device, "cuda") == 0) {
+        return exec_open(x, &backend_cuda, &options->backend, err);
+    }
+    if (strcmp(device, "auto") != 0 && strcmp(device, "cpu") != 0) {
+        return error_set(err, STATUS_USAGE, "device '%s': auto, cpu and cuda are known", device);
+    }
+    if (is_auto && &backend_cuda != NULL &&
+        exec_open(x, &backend_cuda, &options->backend, NULL) == STATUS_OK) {
+        return STATUS_OK;
+    }
+    return exec_open(x, cpu_backend(options), &options->backend, err);
 }
 
 /* Run the family's forward on shapes alone, for the scratch of the largest pass. */
@@ -84,11 +99,7 @@ static void set_name(struct model *model) {
 }
 
 static enum status open_compute(struct model *model, struct error *err) {
-    const struct backend *backend = NULL;
-    enum status status = choose_backend(&model->options, &backend, err);
-    if (status == STATUS_OK) {
-        status = exec_open(&model->exec, backend, &model->options.backend, err);
-    }
+    enum status status = open_backend(&model->exec, &model->options, err);
     if (status != STATUS_OK) {
         model->exec = (struct exec){0};
         return status;

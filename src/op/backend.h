@@ -88,3 +88,5 @@ struct backend {
 
 extern const struct backend backend_ref;
 extern const struct backend backend_cpu;
+/* Part of builds with CUDA=1; elsewhere its address is NULL. */
+extern const struct backend backend_cuda __attribute__((weak));

@@ -1,0 +1,525 @@
+/* cuda.c - the CUDA backend's table: memory, uploads, and the order of launches.
+ *
+ * Everything runs on one stream.  Embedding rows stay in host memory (a pass needs n_rows of them)
+ * and are widened there; all other weights live on the device in the form its kernels read.
+ */
+#include "arena.h"
+#include "arithmetic.h"
+#include "backend.h"
+#include "cuda_kernels.h"
+#include "limits.h"
+#include "quant.h"
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct cuda {
+    cudaStream_t stream;
+    cudaError_t failed;  // the first error since `begin`; sticky
+    char description[300];
+
+    int32_t *ids, *positions, *out_rows, *first_page;  // device, of the running pass
+    void **pages;                                      // device
+    int32_t n_pages_room;
+    float *embed_rows;  // pinned host memory
+    size_t embed_room;
+    struct cuda_acts acts;  // of the latest matmul; room in bytes below
+    size_t acts_room;
+    int32_t *flag;  // device
+    const struct batch *batch;
+};
+
+/* What weight_open makes of a matrix. */
+struct cuda_packed {
+    struct cuda_weight w;
+    void *buffers[8];
+    int32_t n_buffers;
+};
+
+static void check(struct cuda *c, cudaError_t error) {
+    if (c->failed == cudaSuccess) {
+        c->failed = error;
+    }
+}
+
+static enum status cuda_fail(struct error *err, const char *what, cudaError_t error) {
+    enum status status = error == cudaErrorMemoryAllocation ? STATUS_NO_MEMORY : STATUS_IO;
+    return error_set(err, status, "cuda: %s: %s", what, cudaGetErrorString(error));
+}
+
+static enum status cuda_open(void **device, const struct backend_options *options,
+                             struct error *err) {
+    (void)options;
+    struct cudaDeviceProp properties;
+    int n_devices = 0;
+    cudaError_t error = cudaGetDeviceCount(&n_devices);
+    if (error != cudaSuccess || n_devices == 0) {
+        return error_set(err, STATUS_UNSUPPORTED, "cuda: no usable device: %s",
+                         error != cudaSuccess ? cudaGetErrorString(error) : "none found");
+    }
+    struct cuda *c = mem_zero(1, sizeof *c);
+    if ((error = cudaGetDeviceProperties(&properties, 0)) != cudaSuccess ||
+        (error = cudaStreamCreate(&c->stream)) != cudaSuccess ||
+        (error = cudaMalloc((void **)&c->ids, LIMIT_ROWS * sizeof(int32_t))) != cudaSuccess ||
+        (error = cudaMalloc((void **)&c->positions, LIMIT_ROWS * sizeof(int32_t))) != cudaSuccess ||
+        (error = cudaMalloc((void **)&c->out_rows, LIMIT_ROWS * sizeof(int32_t))) != cudaSuccess ||
+        (error = cudaMalloc((void **)&c->first_page, LIMIT_ROWS * sizeof(int32_t))) !=
+            cudaSuccess ||
+        (error = cudaMalloc((void **)&c->flag, sizeof(int32_t))) != cudaSuccess) {
+        free(c);
+        return cuda_fail(err, "cannot open device 0", error);
+    }
+    snprintf(c->description, sizeof c->description, "cuda, %s", properties.name);
+    *device = c;
+    return STATUS_OK;
+}
+
+static void cuda_close(void *device) {
+    struct cuda *c = device;
+    cudaFree(c->ids);
+    cudaFree(c->positions);
+    cudaFree(c->out_rows);
+    cudaFree(c->first_page);
+    cudaFree(c->flag);
+    cudaFree(c->pages);
+    cudaFree(c->acts.high);
+    cudaFreeHost(c->embed_rows);
+    cudaStreamDestroy(c->stream);
+    free(c);
+}
+
+static const char *cuda_describe(void *device) {
+    return ((struct cuda *)device)->description;
+}
+
+static void *cuda_alloc(void *device, size_t size) {
+    struct cuda *c = device;
+    void *memory = NULL;
+    if (cudaMalloc(&memory, size > 0 ? size : 1) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return NULL;
+    }
+    check(c, cudaMemsetAsync(memory, 0, size, c->stream));
+    return memory;
+}
+
+static void cuda_release(void *device, void *memory) {
+    (void)device;
+    cudaFree(memory);
+}
+
+static void cuda_copy_in(void *device, void *to, const void *from, size_t size) {
+    struct cuda *c = device;
+    check(c, cudaMemcpyAsync(to, from, size, cudaMemcpyHostToDevice, c->stream));
+    check(c, cudaStreamSynchronize(c->stream));
+}
+
+static void cuda_copy_out(void *device, void *to, const void *from, size_t size) {
+    struct cuda *c = device;
+    check(c, cudaMemcpyAsync(to, from, size, cudaMemcpyDeviceToHost, c->stream));
+    check(c, cudaStreamSynchronize(c->stream));
+}
+
+/* ---- weights -------------------------------------------------------------------------------- */
+
+static const unsigned char *stored_row(const struct weight *w, int32_t row) {
+    size_t row_size = 0;
+    bool fits = dtype_row_size(w->t.dtype, w->t.stride, &row_size);
+    assert(fits);
+    return (const unsigned char *)w->t.data + (fits ? (size_t)row * row_size : 0);
+}
+
+/* Copy host bytes to new device memory that the packed weight owns. */
+static void *upload(struct cuda_packed *p, const void *bytes, size_t size, cudaError_t *error) {
+    void *memory = NULL;
+    if (*error == cudaSuccess && bytes != NULL) {
+        *error = cudaMalloc(&memory, size);
+        if (*error == cudaSuccess) {
+            p->buffers[p->n_buffers++] = memory;
+            *error = cudaMemcpy(memory, bytes, size, cudaMemcpyHostToDevice);
+        }
+    }
+    return memory;
+}
+
+static int32_t padded(int32_t k, int32_t unit) {
+    return (k + unit - 1) / unit * unit;
+}
+
+static cudaError_t pack_a(struct cuda_packed *p, const struct weight *w) {
+    cudaError_t error = cudaSuccess;
+    int32_t k = padded(w->t.stride, RULE_A_UNIT);
+    float *wide = mem_zero((size_t)w->t.rows * (size_t)k, sizeof *wide);
+    for (int32_t n = 0; n < w->t.rows; n++) {
+        quant_to_f32(w->t.dtype, stored_row(w, n), wide + (size_t)n * (size_t)k, w->t.stride);
+    }
+    p->w.k = k;
+    p->w.wide = upload(p, wide, (size_t)w->t.rows * (size_t)k * sizeof *wide, &error);
+    free(wide);
+    return error;
+}
+
+static cudaError_t pack_a2(struct cuda_packed *p, const struct weight *w) {
+    cudaError_t error = cudaSuccess;
+    int32_t k = padded(w->t.cols, A2_GROUP), n_groups = k / A2_GROUP;
+    size_t n_rows = (size_t)w->t.rows, size = n_rows * (size_t)k;
+    int8_t *high = mem_alloc(size), *low = mem_alloc(size);
+    uint8_t *exponents = mem_alloc(n_rows * (size_t)n_groups);
+    float *wide = mem_zero((size_t)k, sizeof *wide);
+    for (size_t n = 0; n < n_rows; n++) {
+        quant_to_f32(w->t.dtype, stored_row(w, (int32_t)n), wide, w->t.cols);
+        for (int32_t g = 0; g < n_groups; g++) {
+            int16_t q[A2_GROUP];
+            size_t at = n * (size_t)k + (size_t)g * A2_GROUP;
+            exponents[n * (size_t)n_groups + (size_t)g] =
+                canon_quantise_a2(wide + g * A2_GROUP, A2_GROUP, q);
+            for (int32_t i = 0; i < A2_GROUP; i++) {
+                high[at + (size_t)i] = (int8_t)canon_hi(q[i]);
+                low[at + (size_t)i] = (int8_t)canon_lo(q[i]);
+            }
+        }
+    }
+    p->w.k = k;
+    p->w.group = A2_GROUP;
+    p->w.high = upload(p, high, size, &error);
+    p->w.low = upload(p, low, size, &error);
+    p->w.exponents = upload(p, exponents, n_rows * (size_t)n_groups, &error);
+    free(high);
+    free(low);
+    free(exponents);
+    free(wide);
+    return error;
+}
+
+/* Host images of one quantised matrix. */
+struct image_b {
+    int8_t *codes, *sc, *m;
+    uint16_t *d, *dmin;
+    bool has_sc, has_m;
+};
+
+static void decode_row(const struct weight *w, int32_t n, int32_t k, struct image_b *to) {
+    const struct dtype_info *info = dtype_info(w->t.dtype);
+    int32_t n_blocks = k / info->block_values, per_block = info->block_values / info->group;
+    for (int32_t b = 0; b < n_blocks; b++) {
+        struct quant_block block;
+        size_t at = (size_t)n * (size_t)n_blocks + (size_t)b;
+        quant_decode(w->t.dtype, stored_row(w, n) + (size_t)b * (size_t)info->block_size, &block);
+        memcpy(to->codes + at * (size_t)info->block_values, block.code, (size_t)info->block_values);
+        to->d[at] = f32_to_f16(block.d);
+        to->dmin[at] = f32_to_f16(block.dmin);
+        for (int32_t g = 0; g < per_block; g++) {
+            to->sc[at * (size_t)per_block + (size_t)g] = (int8_t)block.sc[g];
+            to->m[at * (size_t)per_block + (size_t)g] = (int8_t)block.m[g];
+            to->has_sc |= block.sc[g] != 1;
+            to->has_m |= block.m[g] != 1;
+        }
+    }
+}
+
+static cudaError_t pack_b(struct cuda_packed *p, const struct weight *w) {
+    const struct dtype_info *info = dtype_info(w->t.dtype);
+    cudaError_t error = cudaSuccess;
+    int32_t k = w->t.stride;
+    size_t n_values = (size_t)w->t.rows * (size_t)k;
+    size_t n_blocks = n_values / (size_t)info->block_values;
+    size_t n_groups = n_values / (size_t)info->group;
+    bool has_minimum = quant_has_minimum(w->t.dtype);
+    struct image_b image = {
+        .codes = mem_alloc(n_values),
+        .sc = mem_alloc(n_groups),
+        .m = mem_alloc(n_groups),
+        .d = mem_alloc(n_blocks * sizeof(uint16_t)),
+        .dmin = mem_alloc(n_blocks * sizeof(uint16_t)),
+    };
+    for (int32_t n = 0; n < w->t.rows; n++) {
+        decode_row(w, n, k, &image);
+    }
+    p->w.k = k;
+    p->w.group = info->group;
+    p->w.groups_per_block = info->block_values / info->group;
+    p->w.high = upload(p, image.codes, n_values, &error);
+    p->w.d = upload(p, image.d, n_blocks * sizeof(uint16_t), &error);
+    p->w.sc = upload(p, image.has_sc ? image.sc : NULL, n_groups, &error);
+    p->w.dmin = upload(p, has_minimum ? image.dmin : NULL, n_blocks * sizeof(uint16_t), &error);
+    p->w.m = upload(p, has_minimum && image.has_m ? image.m : NULL, n_groups, &error);
+    free(image.codes);
+    free(image.sc);
+    free(image.m);
+    free(image.d);
+    free(image.dmin);
+    return error;
+}
+
+static void cuda_weight_close(void *device, struct weight *weight) {
+    (void)device;
+    struct cuda_packed *p = weight->packed;
+    for (int32_t i = 0; p != NULL && i < p->n_buffers; i++) {
+        cudaFree(p->buffers[i]);
+    }
+    free(p);
+    weight->packed = NULL;
+}
+
+static enum status cuda_weight_open(void *device, struct weight *weight, bool uses_rows,
+                                    bool uses_dot, struct error *err) {
+    (void)device;
+    cudaError_t error = cudaSuccess;
+    if (uses_rows && !uses_dot) {
+        return STATUS_OK;  // embedding rows are read on the host
+    }
+    struct cuda_packed *p = mem_zero(1, sizeof *p);
+    weight->packed = p;
+    p->w.rows = weight->t.rows;
+    if (!uses_dot) {
+        p->w.wide = upload(p, weight->t.data, (size_t)weight->t.cols * sizeof(float), &error);
+    } else if (weight->rule == RULE_A) {
+        error = pack_a(p, weight);
+    } else {
+        error = weight->rule == RULE_A2 ? pack_a2(p, weight) : pack_b(p, weight);
+    }
+    if (error == cudaSuccess && weight->bias.data != NULL) {
+        float *bias = upload(p, weight->bias.data, (size_t)weight->t.rows * sizeof *bias, &error);
+        weight->bias.data = bias;
+    }
+    if (error != cudaSuccess) {
+        cuda_weight_close(NULL, weight);
+        return cuda_fail(err, weight->name, error);
+    }
+    return STATUS_OK;
+}
+
+static const struct cuda_weight *packed_of(const struct weight *weight) {
+    return &((const struct cuda_packed *)weight->packed)->w;
+}
+
+/* ---- a pass --------------------------------------------------------------------------------- */
+
+static int32_t n_pages_of(const struct span *span) {
+    return (span->first_pos + span->n_rows + PAGE_TOKENS - 1) / PAGE_TOKENS;
+}
+
+/* Page pointers of all spans, one after the other; every row knows where its session's begin. */
+static void upload_pages(struct cuda *c, const struct batch *batch) {
+    int32_t n_pages = 0, first_page[LIMIT_ROWS];
+    for (int32_t i = 0; i < batch->n_spans; i++) {
+        n_pages += n_pages_of(&batch->spans[i]);
+    }
+    if (n_pages > c->n_pages_room) {
+        cudaFree(c->pages);
+        c->n_pages_room = n_pages * 2;
+        check(c, cudaMalloc((void **)&c->pages, (size_t)c->n_pages_room * sizeof(void *)));
+    }
+    void **pages = mem_alloc((size_t)n_pages * sizeof *pages);
+    int32_t n = 0;
+    for (int32_t i = 0; i < batch->n_spans; i++) {
+        const struct span *span = &batch->spans[i];
+        for (int32_t r = 0; r < span->n_rows; r++) {
+            first_page[span->first_row + r] = n;
+        }
+        memcpy(pages + n, span->pages, (size_t)n_pages_of(span) * sizeof *pages);
+        n += n_pages_of(span);
+    }
+    check(c, cudaMemcpyAsync(c->pages, pages, (size_t)n_pages * sizeof *pages,
+                             cudaMemcpyHostToDevice, c->stream));
+    check(c, cudaMemcpyAsync(c->first_page, first_page, (size_t)batch->n_rows * sizeof(int32_t),
+                             cudaMemcpyHostToDevice, c->stream));
+    free(pages);  // pageable memory: the copy above has staged it already
+}
+
+static void cuda_begin(void *device, const struct batch *batch) {
+    struct cuda *c = device;
+    c->failed = cudaSuccess;
+    c->batch = batch;
+    assert(batch->n_rows <= LIMIT_ROWS);
+    size_t size = (size_t)batch->n_rows * sizeof(int32_t);
+    check(c,
+          cudaMemcpyAsync(c->positions, batch->positions, size, cudaMemcpyHostToDevice, c->stream));
+    check(c, cudaMemcpyAsync(c->out_rows, batch->out_rows, (size_t)batch->n_out * sizeof(int32_t),
+                             cudaMemcpyHostToDevice, c->stream));
+    if (batch->n_spans > 0) {
+        upload_pages(c, batch);
+    }
+}
+
+static enum status cuda_end(void *device, struct error *err) {
+    struct cuda *c = device;
+    check(c, cudaGetLastError());
+    check(c, cudaStreamSynchronize(c->stream));
+    return c->failed == cudaSuccess ? STATUS_OK : cuda_fail(err, "a pass failed", c->failed);
+}
+
+static void cuda_embed(void *device, struct tensor y, const struct weight *table,
+                       const struct batch *batch) {
+    struct cuda *c = device;
+    size_t cols = (size_t)y.cols, size = (size_t)batch->n_rows * cols * sizeof(float);
+    if (size > c->embed_room) {
+        cudaFreeHost(c->embed_rows);
+        c->embed_room = size * 2;
+        check(c, cudaMallocHost((void **)&c->embed_rows, c->embed_room));
+    }
+    float *wide = mem_alloc((size_t)table->t.stride * sizeof *wide);
+    for (int32_t r = 0; r < batch->n_rows; r++) {
+        quant_to_f32(table->t.dtype, stored_row(table, batch->ids[r]), wide, table->t.stride);
+        memcpy(c->embed_rows + (size_t)r * cols, wide, cols * sizeof *wide);
+    }
+    free(wide);
+    check(c, cudaMemcpyAsync(y.data, c->embed_rows, size, cudaMemcpyHostToDevice, c->stream));
+}
+
+static void cuda_gather_out(void *device, struct tensor y, struct tensor a,
+                            const struct batch *batch) {
+    struct cuda *c = device;
+    if (batch->n_out > 0) {
+        cuda_gather(c->stream, y.data, a.data, a.stride, a.cols, c->out_rows, batch->n_out);
+    }
+}
+
+static void cuda_rms(void *device, struct tensor y, struct tensor a, const struct weight *gain,
+                     float eps) {
+    struct cuda *c = device;
+    if (a.rows > 0) {
+        cuda_rms_norm(c->stream, y.data, y.stride, a.data, a.stride, a.rows, a.cols,
+                      packed_of(gain)->wide, gain->t.cols, eps);
+    }
+}
+
+/* Room for the integer form of the activations: both slices, scales and sums in one block. */
+static void reserve_acts(struct cuda *c, int32_t rows, int32_t k, int32_t group, bool has_low) {
+    size_t n = (size_t)rows * (size_t)k, n_groups = n / (size_t)group;
+    size_t size = 2 * n + 8 * n_groups + 64;
+    if (size > c->acts_room) {
+        cudaFree(c->acts.high);
+        c->acts_room = size * 2;
+        check(c, cudaMalloc((void **)&c->acts.high, c->acts_room));
+    }
+    int8_t *high = c->acts.high;
+    c->acts = (struct cuda_acts){
+        .high = high,
+        .low = has_low ? high + n : NULL,
+        .scales = (float *)(void *)(high + 2 * n),
+        .sums = (int32_t *)(void *)(high + 2 * n + 4 * n_groups),
+        .k = k,
+        .group = group,
+    };
+}
+
+static void cuda_matmul(void *device, int32_t n, struct tensor *out, struct tensor a,
+                        const struct weight *const *weights) {
+    struct cuda *c = device;
+    const struct weight *quantised_for = NULL;
+    for (int32_t i = 0; i < n; i++) {
+        const struct weight *w = weights[i];
+        const struct cuda_weight *p = packed_of(w);
+        if (w->rule == RULE_A) {
+            cuda_matmul_a(c->stream, out[i].data, out[i].stride, a.data, a.stride, a.rows, a.cols,
+                          p);
+        } else {
+            bool is_same = quantised_for != NULL && quantised_for->rule == w->rule &&
+                           packed_of(quantised_for)->group == p->group &&
+                           packed_of(quantised_for)->k == p->k && quantised_for->acts == w->acts;
+            bool is_a2 = w->rule == RULE_A2;
+            if (!is_same) {
+                reserve_acts(c, a.rows, p->k, p->group, is_a2 || w->acts == ACTS_INT16);
+                cuda_quantise(c->stream, a.data, a.stride, a.rows, a.cols, &c->acts,
+                              is_a2 ? 256.0f : 1.0f);
+                quantised_for = w;
+            }
+            (is_a2 ? cuda_matmul_a2 : cuda_matmul_b)(c->stream, out[i].data, out[i].stride,
+                                                     &c->acts, a.rows, p);
+        }
+        if (w->bias.data != NULL) {
+            cuda_add_bias(c->stream, out[i].data, out[i].stride, w->bias.data, a.rows, w->t.rows);
+        }
+    }
+}
+
+static void cuda_table(void *device, struct tensor table, const struct weight *freqs, float factor,
+                       const struct batch *batch) {
+    struct cuda *c = device;
+    cuda_rope_table(c->stream, table.data, packed_of(freqs)->wide, freqs->t.cols, factor,
+                    c->positions, batch->n_rows);
+}
+
+static void cuda_rotate(void *device, struct tensor a, struct tensor table, int32_t head_dim,
+                        bool is_interleaved) {
+    struct cuda *c = device;
+    cuda_rope(c->stream, a.data, a.stride, a.rows, a.cols, table.data, table.cols / 2, head_dim,
+              is_interleaved);
+}
+
+static struct cuda_rows rows_of(const struct cuda *c, const struct batch *batch) {
+    return (struct cuda_rows){c->positions, c->first_page, c->pages, batch->n_rows};
+}
+
+static struct cuda_kv kv_of(const struct kv_slot *slot) {
+    return (struct cuda_kv){slot->offset, kv_head_size(slot->format, slot->head_dim), slot->n_heads,
+                            slot->head_dim, slot->format == KV_F32};
+}
+
+static void cuda_append(void *device, const struct kv_slot *slot, struct tensor k, struct tensor v,
+                        const struct batch *batch) {
+    struct cuda *c = device;
+    struct cuda_rows rows = rows_of(c, batch);
+    struct cuda_kv kv = kv_of(slot);
+    cuda_kv_append(c->stream, &rows, &kv, k.data, k.stride, v.data, v.stride);
+}
+
+static void cuda_attention(void *device, struct tensor y, struct tensor q,
+                           const struct kv_slot *slot, const struct attend_args *args,
+                           const struct batch *batch) {
+    struct cuda *c = device;
+    struct cuda_rows rows = rows_of(c, batch);
+    struct cuda_kv kv = kv_of(slot);
+    cuda_attend(c->stream, &rows, &kv, y.data, y.stride, q.data, q.stride, args->n_heads,
+                args->window, args->scale, args->sinks);
+}
+
+static void cuda_glu(void *device, struct tensor y, struct tensor gate, struct tensor up) {
+    struct cuda *c = device;
+    cuda_silu_mul(c->stream, y.data, y.stride, gate.data, gate.stride, up.data, up.stride, y.rows,
+                  y.cols);
+}
+
+static void cuda_residual(void *device, struct tensor a, struct tensor b) {
+    struct cuda *c = device;
+    cuda_add(c->stream, a.data, a.stride, b.data, b.stride, a.rows, a.cols);
+}
+
+static bool cuda_has_nonfinite(void *device, struct tensor a) {
+    struct cuda *c = device;
+    int32_t flag = 0;
+    check(c, cudaMemsetAsync(c->flag, 0, sizeof flag, c->stream));
+    cuda_find_nonfinite(c->stream, a.data, a.stride, a.rows, a.cols, c->flag);
+    cuda_copy_out(c, &flag, c->flag, sizeof flag);
+    return flag != 0;
+}
+
+const struct backend backend_cuda = {
+    .name = "cuda",
+    .is_host = false,
+    .open = cuda_open,
+    .close = cuda_close,
+    .describe = cuda_describe,
+    .alloc = cuda_alloc,
+    .release = cuda_release,
+    .copy_in = cuda_copy_in,
+    .copy_out = cuda_copy_out,
+    .weight_open = cuda_weight_open,
+    .weight_close = cuda_weight_close,
+    .begin = cuda_begin,
+    .end = cuda_end,
+    .embed = cuda_embed,
+    .gather_out = cuda_gather_out,
+    .rms_norm = cuda_rms,
+    .matmul = cuda_matmul,
+    .rope_table = cuda_table,
+    .rope = cuda_rotate,
+    .kv_append = cuda_append,
+    .attend = cuda_attention,
+    .silu_mul = cuda_glu,
+    .add = cuda_residual,
+    .has_nonfinite = cuda_has_nonfinite,
+};

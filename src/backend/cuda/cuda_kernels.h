@@ -1,0 +1,86 @@
+/* cuda_kernels.h - launches of the CUDA kernels: plain pointers and sizes, device memory
+ * throughout.
+ *
+ * Every launch is asynchronous on `stream` (a cudaStream_t); errors surface at the end of the pass.
+ * Strides are in floats.  The kernels compute what backend_ref computes, bit for bit.
+ */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+void cuda_gather(void *stream, float *y, const float *a, int32_t stride, int32_t cols,
+                 const int32_t *rows, int32_t n_rows);
+void cuda_rms_norm(void *stream, float *y, int32_t y_stride, const float *a, int32_t a_stride,
+                   int32_t rows, int32_t cols, const float *gain, int32_t n, float eps);
+void cuda_rope_table(void *stream, float *table, const float *freqs, int32_t n_freqs, float factor,
+                     const int32_t *positions, int32_t rows);
+void cuda_rope(void *stream, float *a, int32_t stride, int32_t rows, int32_t cols,
+               const float *table, int32_t n_freqs, int32_t head_dim, bool is_interleaved);
+void cuda_silu_mul(void *stream, float *y, int32_t y_stride, const float *gate, int32_t gate_stride,
+                   const float *up, int32_t up_stride, int32_t rows, int32_t cols);
+void cuda_add(void *stream, float *a, int32_t a_stride, const float *b, int32_t b_stride,
+              int32_t rows, int32_t cols);
+void cuda_add_bias(void *stream, float *a, int32_t stride, const float *bias, int32_t rows,
+                   int32_t cols);
+/* *flag becomes 1 when a value is not finite. */
+void cuda_find_nonfinite(void *stream, const float *a, int32_t stride, int32_t rows, int32_t cols,
+                         int32_t *flag);
+
+/* ---- products ------------------------------------------------------------------------------- */
+
+/* Activations of one pass in integer form: [rows][k] slices, [rows][k / group] scales and sums. */
+struct cuda_acts {
+    int8_t *high, *low;  // low is NULL with --acts int8
+    float *scales;
+    int32_t *sums;
+    int32_t k, group;
+};
+/* `scale_factor` is 256 for rule A2, 1 for rule B. */
+void cuda_quantise(void *stream, const float *a, int32_t stride, int32_t rows, int32_t cols,
+                   const struct cuda_acts *out, float scale_factor);
+
+/* A weight in device form. */
+struct cuda_weight {
+    int32_t rows, k, group, groups_per_block;
+    const float *wide;         // rule A: [rows][k]
+    const int8_t *high, *low;  // A2: slices [rows][k]; B: codes in `high`
+    const uint8_t *exponents;  // A2: [rows][k / 128]
+    const uint16_t *d, *dmin;  // B: f16 [rows][k / block]; dmin is NULL without a minimum
+    const int8_t *sc, *m;      // B: [rows][k / group], NULL where 1; m is unsigned
+};
+void cuda_matmul_a(void *stream, float *y, int32_t y_stride, const float *a, int32_t a_stride,
+                   int32_t rows, int32_t cols, const struct cuda_weight *w);
+void cuda_matmul_a2(void *stream, float *y, int32_t y_stride, const struct cuda_acts *a,
+                    int32_t rows, const struct cuda_weight *w);
+void cuda_matmul_b(void *stream, float *y, int32_t y_stride, const struct cuda_acts *a,
+                   int32_t rows, const struct cuda_weight *w);
+
+/* ---- attention ------------------------------------------------------------------------------ */
+
+/* Where the rows of a pass stand: pages[first_page[row] + i] is page i of the row's session. */
+struct cuda_rows {
+    const int32_t *positions, *first_page;
+    void *const *pages;
+    int32_t n_rows;
+};
+struct cuda_kv {
+    size_t offset, head_size;
+    int32_t n_heads, head_dim;
+    bool is_f32;
+};
+void cuda_kv_append(void *stream, const struct cuda_rows *rows, const struct cuda_kv *kv,
+                    const float *k, int32_t k_stride, const float *v, int32_t v_stride);
+void cuda_attend(void *stream, const struct cuda_rows *rows, const struct cuda_kv *kv, float *y,
+                 int32_t y_stride, const float *q, int32_t q_stride, int32_t n_heads,
+                 int32_t window, float scale, const float *sinks);
+
+#ifdef __cplusplus
+}
+#endif
