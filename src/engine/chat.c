@@ -1,0 +1,206 @@
+/* chat.c - messages to prompt. */
+#include "chat.h"
+
+#include "limits.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum status bad_message(struct error *err, size_t i, const char *what) {
+    return error_set(err, STATUS_BAD_INPUT, "messages[%zu]: %s", i, what);
+}
+
+/* Content parts: text is joined; anything else is refused by its type. */
+static enum status put_content(struct json_writer *w, const struct json *content, size_t i,
+                               struct error *err) {
+    struct buffer joined;
+    enum status status = STATUS_OK;
+    if (json_kind(content) != JSON_KIND_ARRAY) {
+        bool is_usable = content == NULL || json_kind(content) == JSON_KIND_NULL ||
+                         json_kind(content) == JSON_KIND_STRING;
+        if (!is_usable) {
+            return bad_message(err, i, "content is neither a string, null nor a list of parts");
+        }
+        json_put_json(w, content);
+        return STATUS_OK;
+    }
+    buffer_init(&joined, LIMIT_BODY_BYTES);
+    for (size_t k = 0; k < json_count(content) && status == STATUS_OK; k++) {
+        const struct json *part = json_at(content, k);
+        const char *type = json_text(json_get(part, "type"), "");
+        const struct json *text = json_get(part, strcmp(type, "refusal") == 0 ? "refusal" : "text");
+        bool is_text = strcmp(type, "text") == 0 || strcmp(type, "input_text") == 0 ||
+                       strcmp(type, "output_text") == 0 || strcmp(type, "refusal") == 0;
+        if (!is_text || json_kind(text) != JSON_KIND_STRING) {
+            status = error_set(err, STATUS_BAD_INPUT,
+                               "messages[%zu].content[%zu]: parts of type '%s' are not supported; "
+                               "this model reads text",
+                               i, k, type);
+        } else {
+            buffer_append(&joined, json_text(text, ""), json_text_size(text));
+        }
+    }
+    json_put_bytes(w, joined.data != NULL ? joined.data : "", joined.size);
+    buffer_free(&joined);
+    return status;
+}
+
+/* Templates print arguments as an object; clients send them as a JSON string. */
+static enum status put_arguments(struct json_writer *w, const struct json *arguments, size_t i,
+                                 struct error *err) {
+    struct json *parsed = NULL;
+    struct error ignored;
+    if (json_kind(arguments) == JSON_KIND_STRING &&
+        json_parse(&parsed, json_text(arguments, ""), json_text_size(arguments), "arguments",
+                   &ignored) == STATUS_OK &&
+        json_kind(parsed) == JSON_KIND_OBJECT) {
+        json_put_json(w, parsed);
+        json_close(parsed);
+        return STATUS_OK;
+    }
+    json_close(parsed);
+    if (json_kind(arguments) == JSON_KIND_STRING && json_text_size(arguments) > 0) {
+        return bad_message(err, i, "a tool call's arguments are no JSON object");
+    }
+    if (json_kind(arguments) == JSON_KIND_OBJECT) {
+        json_put_json(w, arguments);
+    } else {
+        json_open_object(w);
+        json_close_object(w);
+    }
+    return STATUS_OK;
+}
+
+static enum status put_tool_call(struct json_writer *w, const struct json *call, size_t i,
+                                 struct error *err) {
+    const struct json *function = json_get(call, "function");
+    enum status status = STATUS_OK;
+    if (json_kind(json_get(function, "name")) != JSON_KIND_STRING) {
+        return bad_message(err, i, "a tool call without function.name");
+    }
+    json_open_object(w);
+    for (void *it = json_first(call); it != NULL && status == STATUS_OK; it = json_next(call, it)) {
+        json_put_key(w, json_key(it));
+        if (strcmp(json_key(it), "function") != 0) {
+            json_put_json(w, json_value(it));
+            continue;
+        }
+        json_open_object(w);
+        json_put_key(w, "name");
+        json_put_json(w, json_get(function, "name"));
+        json_put_key(w, "arguments");
+        status = put_arguments(w, json_get(function, "arguments"), i, err);
+        json_close_object(w);
+    }
+    json_close_object(w);
+    return status;
+}
+
+static enum status put_message(struct json_writer *w, const struct json *message, size_t i,
+                               struct error *err) {
+    enum status status = STATUS_OK;
+    if (json_kind(json_get(message, "role")) != JSON_KIND_STRING) {
+        return bad_message(err, i, "no role");
+    }
+    json_open_object(w);
+    for (void *it = json_first(message); it != NULL && status == STATUS_OK;
+         it = json_next(message, it)) {
+        const char *key = json_key(it);
+        const struct json *value = json_value(it);
+        json_put_key(w, key);
+        if (strcmp(key, "content") == 0) {
+            status = put_content(w, value, i, err);
+        } else if (strcmp(key, "role") == 0 && strcmp(json_text(value, ""), "developer") == 0) {
+            json_put_string(w, "system");
+        } else if (strcmp(key, "tool_calls") == 0 && json_kind(value) == JSON_KIND_ARRAY) {
+            json_open_array(w);
+            for (size_t k = 0; k < json_count(value) && status == STATUS_OK; k++) {
+                status = put_tool_call(w, json_at(value, k), i, err);
+            }
+            json_close_array(w);
+        } else {
+            json_put_json(w, value);
+        }
+    }
+    json_close_object(w);
+    return status;
+}
+
+static void put_special(struct json_writer *w, const struct model *model, const char *key,
+                        int32_t id) {
+    const char *spelling = id >= 0 ? tokenizer_spelling(model->tokenizer, id) : NULL;
+    json_put_key(w, key);
+    json_put_string(w, spelling != NULL ? spelling : "");
+}
+
+/* The template's variables, as apply_chat_template passes them. */
+static enum status put_variables(struct json_writer *w, const struct model *model,
+                                 const struct json *request, struct error *err) {
+    const struct json *messages = json_get(request, "messages");
+    const struct json *tools = json_get(request, "tools");
+    const struct json *extra = json_get(request, "chat_template_kwargs");
+    enum status status = STATUS_OK;
+    if (json_kind(messages) != JSON_KIND_ARRAY || json_count(messages) == 0) {
+        return error_set(err, STATUS_BAD_INPUT, "messages: wants a list of at least one message");
+    }
+    json_open_object(w);
+    json_put_key(w, "messages");
+    json_open_array(w);
+    for (size_t i = 0; i < json_count(messages) && status == STATUS_OK; i++) {
+        status = put_message(w, json_at(messages, i), i, err);
+    }
+    json_close_array(w);
+    json_put_key(w, "tools");
+    json_put_json(w, json_count(tools) > 0 ? tools : NULL);
+    json_put_key(w, "documents");
+    json_put_null(w);
+    json_put_key(w, "add_generation_prompt");
+    json_put_bool(w, json_bool(json_get(request, "add_generation_prompt"), true));
+    put_special(w, model, "bos_token", model->bos);
+    put_special(w, model, "eos_token", model->n_eos > 0 ? model->eos[0] : -1);
+    for (void *it = json_first(extra); it != NULL; it = json_next(extra, it)) {
+        json_put_key(w, json_key(it));
+        json_put_json(w, json_value(it));
+    }
+    json_close_object(w);
+    return status;
+}
+
+enum status chat_render(const struct model *model, const struct json *request, int64_t now,
+                        struct buffer *out, struct error *err) {
+    struct buffer text;
+    struct json *variables = NULL;
+    if (model->template == NULL) {
+        return error_set(err, STATUS_UNSUPPORTED, "%s: has no chat template; use plain completions",
+                         model->name);
+    }
+    buffer_init(&text, LIMIT_BODY_BYTES);
+    struct json_writer w = {.out = &text};
+    enum status status = put_variables(&w, model, request, err);
+    if (status == STATUS_OK && text.is_full) {
+        status = error_set(err, STATUS_TOO_LONG, "messages: more than %d bytes", LIMIT_BODY_BYTES);
+    }
+    if (status == STATUS_OK) {
+        status = json_parse(&variables, text.data, text.size, "messages", err);
+    }
+    if (status == STATUS_OK) {
+        status = template_render(model->template, variables, now, out, err);
+    }
+    json_close(variables);
+    buffer_free(&text);
+    return status;
+}
+
+enum status chat_encode(const struct model *model, const struct json *request, int64_t now,
+                        struct token_ids *out, struct error *err) {
+    struct buffer text;
+    struct encode_options options = {.adds_special = false, .parses_special = true};
+    buffer_init(&text, LIMIT_TEMPLATE_OUTPUT);
+    enum status status = chat_render(model, request, now, &text, err);
+    if (status == STATUS_OK) {
+        status = tokenizer_encode(model->tokenizer, text.data != NULL ? text.data : "", text.size,
+                                  options, out, err);
+    }
+    buffer_free(&text);
+    return status;
+}
