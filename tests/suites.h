@@ -2,3 +2,4 @@
 SUITE_ROW(buffer)
 SUITE_ROW(json)
 SUITE_ROW(utf8)
+SUITE_ROW(tokenizer)

@@ -73,6 +73,17 @@ bool utf8_is_valid(const char *text, size_t size) {
     return true;
 }
 
+size_t utf8_invalid_length(const char *text, size_t size) {
+    const unsigned char *bytes = (const unsigned char *)text;
+    size_t length = (size_t)lead_length(bytes[0]);
+    size_t n = 1;
+    if (length > 1 && size > 1 && second_fits(bytes[0], bytes[1])) {
+        for (n = 2; n < length && n < size && (bytes[n] & 0xC0) == 0x80; n++) {
+        }
+    }
+    return n;
+}
+
 size_t utf8_incomplete_tail(const char *text, size_t size) {
     const unsigned char *bytes = (const unsigned char *)text;
     for (size_t back = 1; back <= 3 && back <= size; back++) {

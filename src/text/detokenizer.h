@@ -18,5 +18,6 @@ void detokenizer_close(struct detokenizer *detokenizer);
 /* Feed one token; text that is now certain is appended to `out`.  Returns the index of the stop
  * string that is complete (the text before it was appended, nothing after it will be), or -1. */
 int32_t detokenizer_push(struct detokenizer *detokenizer, int32_t id, struct buffer *out);
-/* No more tokens: append what was held back. */
-void detokenizer_finish(struct detokenizer *detokenizer, struct buffer *out);
+/* No more tokens: append what was held back, up to a stop string that becomes complete only now (a
+ * run of byte tokens is text when it is over); returns its index, or -1. */
+int32_t detokenizer_finish(struct detokenizer *detokenizer, struct buffer *out);

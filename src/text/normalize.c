@@ -1,0 +1,383 @@
+/* normalize.c - Unicode normal forms, case, and replacements; the only user of utf8proc. */
+#include "normalize.h"
+
+#include "arena.h"
+#include "limits.h"
+#include "utf8.h"
+#include "vocab.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+enum normal_kind {
+    NORMAL_FORM,  // `options` says which
+    NORMAL_LOWERCASE,
+    NORMAL_STRIP,
+    NORMAL_STRIP_ACCENTS,
+    NORMAL_REPLACE,
+    NORMAL_PREPEND,
+    NORMAL_BYTE_LEVEL,
+};
+
+enum { STEPS_MAX = 32, NORMAL_TEXT_MAX = LIMIT_TEXT_BYTES * 4 };
+
+struct normal_step {
+    enum normal_kind kind;
+    unsigned options;  // NORMAL_FORM: utf8proc's
+    bool strips_left, strips_right;
+    char *content;  // Replace and Prepend, owned
+    size_t content_size;
+    char *pattern;  // Replace: a literal, owned, or
+    size_t pattern_size;
+    struct regex *regex;
+};
+
+struct normalizer {
+    struct normal_step steps[STEPS_MAX];
+    int n_steps;
+};
+
+static const struct form {
+    const char *type;
+    unsigned options;
+} forms[] = {
+    {"NFC", UTF8PROC_COMPOSE},
+    {"NFD", UTF8PROC_DECOMPOSE},
+    {"NFKC", UTF8PROC_COMPOSE | UTF8PROC_COMPAT},
+    {"NFKD", UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT},
+};
+
+void normalizer_close(struct normalizer *normalizer) {
+    for (int i = 0; normalizer != NULL && i < normalizer->n_steps; i++) {
+        free(normalizer->steps[i].content);
+        free(normalizer->steps[i].pattern);
+        regex_close(normalizer->steps[i].regex);
+    }
+    free(normalizer);
+}
+
+static char *copy_text(const struct json *json, size_t *size) {
+    *size = json_text_size(json);
+    char *copy = mem_zero(*size + 1, 1);
+    memcpy(copy, json_text(json, ""), *size);
+    return copy;
+}
+
+static enum status read_replace(struct normal_step *step, const struct json *json,
+                                const char *what, struct error *err) {
+    const struct json *pattern = json_get(json, "pattern");
+    const struct json *literal = json_get(pattern, "String");
+    const struct json *regex = json_get(pattern, "Regex");
+    if (json_kind(json_get(json, "content")) != JSON_KIND_STRING) {
+        return error_set(err, STATUS_BAD_INPUT, "%s: normalizer Replace has no content", what);
+    }
+    step->kind = NORMAL_REPLACE;
+    step->content = copy_text(json_get(json, "content"), &step->content_size);
+    if (json_kind(literal) == JSON_KIND_STRING && json_text_size(literal) > 0) {
+        step->pattern = copy_text(literal, &step->pattern_size);
+        return STATUS_OK;
+    }
+    if (json_kind(regex) != JSON_KIND_STRING) {
+        return error_set(err, STATUS_BAD_INPUT, "%s: normalizer Replace has no pattern", what);
+    }
+    return regex_open(&step->regex, json_text(regex, ""), json_text_size(regex), what, err);
+}
+
+static enum status read_step(struct normal_step *step, const struct json *json, const char *what,
+                             struct error *err) {
+    const char *type = json_text(json_get(json, "type"), "");
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        if (strcmp(type, forms[i].type) == 0) {
+            step->kind = NORMAL_FORM;
+            step->options = UTF8PROC_STABLE | forms[i].options;
+            return STATUS_OK;
+        }
+    }
+    if (strcmp(type, "Replace") == 0) {
+        return read_replace(step, json, what, err);
+    }
+    if (strcmp(type, "Prepend") == 0) {
+        step->kind = NORMAL_PREPEND;
+        step->content = copy_text(json_get(json, "prepend"), &step->content_size);
+    } else if (strcmp(type, "Lowercase") == 0) {
+        step->kind = NORMAL_LOWERCASE;
+    } else if (strcmp(type, "Strip") == 0) {
+        step->kind = NORMAL_STRIP;
+        step->strips_left = json_bool(json_get(json, "strip_left"), true);
+        step->strips_right = json_bool(json_get(json, "strip_right"), true);
+    } else if (strcmp(type, "StripAccents") == 0) {
+        step->kind = NORMAL_STRIP_ACCENTS;
+    } else if (strcmp(type, "ByteLevel") == 0) {
+        step->kind = NORMAL_BYTE_LEVEL;
+    } else {
+        return error_set(err, STATUS_UNSUPPORTED, "%s: normalizer '%s' is not known to this build",
+                         what, type);
+    }
+    return STATUS_OK;
+}
+
+/* Sequences may nest; the steps are kept flat. */
+static enum status read_steps(struct normalizer *normalizer, const struct json *json,
+                              const char *what, struct error *err) {
+    if (strcmp(json_text(json_get(json, "type"), ""), "Sequence") == 0) {
+        const struct json *list = json_get(json, "normalizers");
+        for (size_t i = 0; i < json_count(list); i++) {
+            enum status status = read_steps(normalizer, json_at(list, i), what, err);
+            if (status != STATUS_OK) {
+                return status;
+            }
+        }
+        return STATUS_OK;
+    }
+    if (normalizer->n_steps == STEPS_MAX) {
+        return error_set(err, STATUS_TOO_LONG, "%s: more than %d normalizers", what, STEPS_MAX);
+    }
+    return read_step(&normalizer->steps[normalizer->n_steps++], json, what, err);
+}
+
+enum status normalizer_open(struct normalizer **out, const struct json *json, const char *what,
+                            struct error *err) {
+    *out = NULL;
+    if (json_kind(json) == JSON_KIND_ABSENT || json_kind(json) == JSON_KIND_NULL) {
+        return STATUS_OK;
+    }
+    struct normalizer *normalizer = mem_zero(1, sizeof *normalizer);
+    enum status status = read_steps(normalizer, json, what, err);
+    if (status != STATUS_OK) {
+        normalizer_close(normalizer);
+        return status;
+    }
+    *out = normalizer;
+    return STATUS_OK;
+}
+
+void normal_text_init(struct normal_text *normal) {
+    *normal = (struct normal_text){0};
+    buffer_init(&normal->buffers[0], NORMAL_TEXT_MAX);
+    buffer_init(&normal->buffers[1], NORMAL_TEXT_MAX);
+}
+
+void normal_text_free(struct normal_text *normal) {
+    buffer_free(&normal->buffers[0]);
+    buffer_free(&normal->buffers[1]);
+}
+
+/* The buffer that the text does not lie in, emptied. */
+static struct buffer *next_buffer(struct normal_text *normal) {
+    normal->last_buffer = 1 - normal->last_buffer;
+    struct buffer *out = &normal->buffers[normal->last_buffer];
+    buffer_clear(out);
+    buffer_text(out, "");
+    return out;
+}
+
+static void take_buffer(struct normal_text *normal, const struct buffer *out) {
+    normal->text = out->data;
+    normal->size = out->size;
+}
+
+/* Below U+0300 everything is in NFC already; ASCII is in every form. */
+static bool is_in_form(const char *text, size_t size, unsigned options) {
+    bool is_nfc = (options & (UTF8PROC_COMPOSE | UTF8PROC_COMPAT)) == UTF8PROC_COMPOSE;
+    unsigned char lead_max = is_nfc ? 0xCB : 0x7F;  // U+02FF is CB BF
+    unsigned char most = 0;
+    for (size_t i = 0; i < size; i++) {
+        most = (unsigned char)text[i] > most ? (unsigned char)text[i] : most;
+    }
+    return most <= lead_max;
+}
+
+static enum status run_form(struct normal_text *normal, unsigned options, struct error *err) {
+    if (is_in_form(normal->text, normal->size, options)) {
+        return STATUS_OK;
+    }
+    utf8proc_uint8_t *formed = NULL;
+    utf8proc_ssize_t size =
+        utf8proc_map((const utf8proc_uint8_t *)normal->text, (utf8proc_ssize_t)normal->size,
+                     &formed, (utf8proc_option_t)options);
+    if (size < 0) {
+        free(formed);
+        return error_set(err, STATUS_BAD_INPUT, "text: cannot be normalised: %s",
+                         utf8proc_errmsg(size));
+    }
+    struct buffer *out = next_buffer(normal);
+    buffer_append(out, formed, (size_t)size);
+    free(formed);
+    take_buffer(normal, out);
+    return STATUS_OK;
+}
+
+static void run_characters(struct normal_text *normal, enum normal_kind kind) {
+    struct buffer *out = next_buffer(normal);
+    for (size_t i = 0; i < normal->size;) {
+        uint32_t code_point;
+        char encoded[4];
+        int length = utf8_decode(normal->text + i, normal->size - i, &code_point);
+        assert(length > 0);
+        if (kind == NORMAL_BYTE_LEVEL) {
+            for (int k = 0; k < length; k++) {
+                uint32_t stand_in = alphabet_char((unsigned char)normal->text[i + (size_t)k]);
+                buffer_append(out, encoded, (size_t)utf8_encode(stand_in, encoded));
+            }
+        } else if (kind == NORMAL_STRIP_ACCENTS) {
+            utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code_point);
+            if (category < UTF8PROC_CATEGORY_MN || category > UTF8PROC_CATEGORY_ME) {
+                buffer_append(out, normal->text + i, (size_t)length);
+            }
+        } else if (code_point == 0x130) {
+            buffer_text(out, "i\xCC\x87");  // the one lower case that takes two characters
+        } else {
+            uint32_t lower = (uint32_t)utf8proc_tolower((utf8proc_int32_t)code_point);
+            buffer_append(out, encoded, (size_t)utf8_encode(lower, encoded));
+        }
+        i += (size_t)length;
+    }
+    take_buffer(normal, out);
+}
+
+static void run_strip(struct normal_text *normal, bool left, bool right) {
+    uint32_t code_point;
+    while (left && normal->size > 0) {
+        int length = utf8_decode(normal->text, normal->size, &code_point);
+        if (length == 0 || !unicode_is_space(code_point)) {
+            break;
+        }
+        normal->text += length;
+        normal->size -= (size_t)length;
+        normal->keeps_start = false;
+    }
+    while (right && normal->size > 0) {
+        size_t at = normal->size - 1;
+        while (at > 0 && (normal->text[at] & 0xC0) == 0x80) {
+            at--;
+        }
+        int length = utf8_decode(normal->text + at, normal->size - at, &code_point);
+        if (length == 0 || !unicode_is_space(code_point)) {
+            break;
+        }
+        normal->size = at;
+    }
+}
+
+static void replace_literal(struct normal_text *normal, const struct normal_step *step) {
+    const char *found = memmem(normal->text, normal->size, step->pattern, step->pattern_size);
+    if (found == NULL) {
+        return;
+    }
+    struct buffer *out = next_buffer(normal);
+    const char *at = normal->text;
+    const char *end = normal->text + normal->size;
+    for (; found != NULL;
+         found = memmem(at, (size_t)(end - at), step->pattern, step->pattern_size)) {
+        buffer_append(out, at, (size_t)(found - at));
+        buffer_append(out, step->content, step->content_size);
+        at = found + step->pattern_size;
+    }
+    buffer_append(out, at, (size_t)(end - at));
+    take_buffer(normal, out);
+}
+
+static enum status replace_regex(struct normal_text *normal, const struct normal_step *step,
+                                 struct regex_scratch *scratch, struct error *err) {
+    struct buffer *out = next_buffer(normal);
+    struct regex_walk walk = {.text = normal->text, .size = normal->size};
+    size_t done = 0;
+    enum regex_result result;
+    while ((result = regex_next(step->regex, scratch, &walk)) == REGEX_FOUND) {
+        buffer_append(out, normal->text + done, walk.start - done);
+        buffer_append(out, step->content, step->content_size);
+        done = walk.end;
+    }
+    if (result == REGEX_GAVE_UP) {
+        return regex_gave_up(err);
+    }
+    buffer_append(out, normal->text + done, normal->size - done);
+    take_buffer(normal, out);
+    return STATUS_OK;
+}
+
+static enum status run_step(const struct normal_step *step, struct regex_scratch *scratch,
+                            struct normal_text *normal, struct error *err) {
+    struct buffer *out;
+    switch (step->kind) {
+    case NORMAL_FORM:
+        return run_form(normal, step->options, err);
+    case NORMAL_STRIP:
+        run_strip(normal, step->strips_left, step->strips_right);
+        return STATUS_OK;
+    case NORMAL_REPLACE:
+        if (step->regex != NULL) {
+            return replace_regex(normal, step, scratch, err);
+        }
+        replace_literal(normal, step);
+        return STATUS_OK;
+    case NORMAL_PREPEND:
+        if (normal->size > 0) {
+            out = next_buffer(normal);
+            buffer_append(out, step->content, step->content_size);
+            buffer_append(out, normal->text, normal->size);
+            take_buffer(normal, out);
+        }
+        return STATUS_OK;
+    case NORMAL_LOWERCASE:
+    case NORMAL_STRIP_ACCENTS:
+    case NORMAL_BYTE_LEVEL:
+        run_characters(normal, step->kind);
+        return STATUS_OK;
+    }
+    return STATUS_OK;
+}
+
+enum status normalizer_run(const struct normalizer *normalizer, struct regex_scratch *scratch,
+                           const char *text, size_t size, struct normal_text *out,
+                           struct error *err) {
+    out->text = text;
+    out->size = size;
+    out->keeps_start = true;
+    for (int i = 0; normalizer != NULL && i < normalizer->n_steps; i++) {
+        enum status status = run_step(&normalizer->steps[i], scratch, out, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        if (out->buffers[0].is_full || out->buffers[1].is_full) {
+            return error_set(err, STATUS_TOO_LONG, "text: normalised to more than %d bytes",
+                             NORMAL_TEXT_MAX);
+        }
+    }
+    return STATUS_OK;
+}
+
+bool unicode_is_space(uint32_t c) {
+    return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+           c == 0x205F || c == 0x3000;
+}
+
+bool unicode_is_number(uint32_t code_point) {
+    if (code_point < 0x80) {
+        return code_point >= '0' && code_point <= '9';
+    }
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code_point);
+    return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
+}
+
+bool unicode_is_punctuation(uint32_t c) {
+    if (c < 0x80) {
+        return (c >= 0x21 && c <= 0x2F) || (c >= 0x3A && c <= 0x40) || (c >= 0x5B && c <= 0x60) ||
+               (c >= 0x7B && c <= 0x7E);
+    }
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+    return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+}
+
+bool unicode_is_word(uint32_t c) {
+    if (c < 0x80) {
+        return (c >= '0' && c <= '9') || c == '_' || ((c | 32) >= 'a' && (c | 32) <= 'z');
+    }
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+    bool is_other_alphabetic = (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+                               (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
+    return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) ||
+           category == UTF8PROC_CATEGORY_PC || c == 0x200C || c == 0x200D || is_other_alphabetic;
+}

@@ -1,0 +1,338 @@
+/* tokenizer_builder.c - putting a tokenizer together, whatever file it comes from. */
+#include "arena.h"
+#include "buffer.h"
+#include "tokenizer_parts.h"
+#include "utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void builder_start(struct tokenizer_builder *builder, const char *what, struct error *err) {
+    *builder = (struct tokenizer_builder){
+        .tokenizer = mem_zero(1, sizeof *builder->tokenizer),
+        .what = what,
+        .err = err,
+        .sha = sha256_open(),
+    };
+}
+
+static void close_digest(struct tokenizer_builder *builder) {
+    unsigned char digest[SHA256_SIZE];
+    if (builder->sha != NULL) {
+        sha256_close(builder->sha, digest);
+        digest_hex(digest, sizeof digest, builder->tokenizer->digest);
+        builder->sha = NULL;
+    }
+}
+
+void builder_abandon(struct tokenizer_builder *builder) {
+    if (builder->tokenizer != NULL) {
+        close_digest(builder);
+        tokenizer_close(builder->tokenizer);
+        builder->tokenizer = NULL;
+    }
+}
+
+/* Everything that decides ids goes into the digest, each part with its size before it. */
+static void digest_part(struct tokenizer_builder *builder, const void *bytes, size_t size) {
+    uint64_t size64 = size;
+    sha256_add(builder->sha, &size64, sizeof size64);
+    sha256_add(builder->sha, bytes, size);
+}
+
+enum status builder_add_token(struct tokenizer_builder *builder, int64_t id, const char *text,
+                              size_t size) {
+    struct tokenizer *tokenizer = builder->tokenizer;
+    if (id < 0 || id >= LIMIT_VOCAB) {
+        return error_set(builder->err, STATUS_BAD_INPUT,
+                         "%s: a token has id %lld, which is not 0 to %d", builder->what,
+                         (long long)id, LIMIT_VOCAB - 1);
+    }
+    if (!utf8_is_valid(text, size)) {
+        return error_set(builder->err, STATUS_BAD_INPUT, "%s: token %d is not UTF-8",
+                         builder->what, (int)id);
+    }
+    enum status status =
+        pool_set(&tokenizer->spellings, (int32_t)id, text, size, builder->what, builder->err);
+    if (status == STATUS_OK) {
+        index_add(&tokenizer->by_spelling, &tokenizer->spellings, (int32_t)id);
+        tokenizer->n_model++;
+    }
+    return status;
+}
+
+static void digest_json(struct tokenizer_builder *builder, const struct json *json) {
+    struct buffer text;
+    buffer_init(&text, LIMIT_HEADER_BYTES);
+    struct json_writer writer = {.out = &text};
+    if (json_kind(json) != JSON_KIND_ABSENT) {
+        json_put_json(&writer, json);
+    }
+    digest_part(builder, text.size > 0 ? text.data : "", text.size);
+    buffer_free(&text);
+}
+
+enum status builder_set_pipeline(struct tokenizer_builder *builder, const struct json *normalizer,
+                                 const struct json *pretokenizer, const struct json *decoder) {
+    struct tokenizer *tokenizer = builder->tokenizer;
+    enum status status =
+        normalizer_open(&tokenizer->normalizer, normalizer, builder->what, builder->err);
+    if (status == STATUS_OK) {
+        status = pretokenizer_open(&tokenizer->pretokenizer, pretokenizer, builder->what,
+                                   builder->err);
+    }
+    if (status == STATUS_OK) {
+        status = decoder_open(&tokenizer->decoder, decoder, builder->what, builder->err);
+    }
+    digest_json(builder, normalizer);
+    digest_json(builder, pretokenizer);
+    digest_json(builder, decoder);
+    return status;
+}
+
+/* Keys are the bytes that tokens spell; tokens with other characters can never be met. */
+static enum status make_byte_keys(struct tokenizer_builder *builder) {
+    struct tokenizer *tokenizer = builder->tokenizer;
+    char *bytes = mem_alloc(LIMIT_TOKEN_BYTES);
+    enum status status = STATUS_OK;
+    for (int32_t id = 0; id < tokenizer->spellings.n_ids && status == STATUS_OK; id++) {
+        size_t size;
+        const char *text = pool_get(&tokenizer->spellings, id, &size);
+        int64_t n = text != NULL ? alphabet_bytes(text, size, bytes) : -1;
+        if (n > 0) {
+            status = pool_set(&tokenizer->keys, id, bytes, (size_t)n, builder->what, builder->err);
+            if (status == STATUS_OK) {
+                index_add(&tokenizer->by_key, &tokenizer->keys, id);
+            }
+        }
+    }
+    free(bytes);
+    return status;
+}
+
+enum status builder_set_bpe(struct tokenizer_builder *builder, struct bpe_options options) {
+    struct tokenizer *tokenizer = builder->tokenizer;
+    options.is_byte_level = pretokenizer_is_byte_level(tokenizer->pretokenizer);
+    enum status status = STATUS_OK;
+    if (options.is_byte_level) {
+        status = make_byte_keys(builder);
+        for (int byte = 0; byte < 256 && status == STATUS_OK; byte++) {
+            char key = (char)byte;
+            if (options.falls_back_to_bytes &&
+                index_find(&tokenizer->by_key, &tokenizer->keys, &key, 1) < 0) {
+                status = error_set(builder->err, STATUS_UNSUPPORTED,
+                                   "%s: byte_fallback with byte %d missing from the alphabet",
+                                   builder->what, byte);
+            }
+        }
+        options.falls_back_to_bytes = false;
+    }
+    bool is_keyed = options.is_byte_level;
+    tokenizer->bpe = bpe_open(is_keyed ? &tokenizer->keys : &tokenizer->spellings,
+                              is_keyed ? &tokenizer->by_key : &tokenizer->by_spelling, options);
+    unsigned char flags[] = {options.is_byte_level, options.ignores_merges,
+                             options.falls_back_to_bytes, options.fuses_unknown};
+    digest_part(builder, flags, sizeof flags);
+    digest_part(builder, &options.unknown, sizeof options.unknown);
+    return status;
+}
+
+enum status builder_add_merge(struct tokenizer_builder *builder, const char *left,
+                              size_t left_size, const char *right, size_t right_size) {
+    struct tokenizer *tokenizer = builder->tokenizer;
+    char joined[256];
+    char *text = joined;
+    size_t size = left_size + right_size;
+    if (left_size > LIMIT_TOKEN_BYTES || right_size > LIMIT_TOKEN_BYTES) {
+        return error_set(builder->err, STATUS_TOO_LONG, "%s: a merge is longer than %d bytes",
+                         builder->what, LIMIT_TOKEN_BYTES);
+    }
+    if (size > sizeof joined) {
+        text = mem_alloc(size);
+    }
+    memcpy(text, left, left_size);
+    memcpy(text + left_size, right, right_size);
+    const struct text_pool *pool = &tokenizer->spellings;
+    int32_t ids[3] = {
+        index_find(&tokenizer->by_spelling, pool, left, left_size),
+        index_find(&tokenizer->by_spelling, pool, right, right_size),
+        index_find(&tokenizer->by_spelling, pool, text, size),
+    };
+    if (text != joined) {
+        free(text);
+    }
+    if (ids[0] < 0 || ids[1] < 0 || ids[2] < 0) {
+        return error_set(builder->err, STATUS_BAD_INPUT,
+                         "%s: the merge '%.*s' + '%.*s' has a part or a result that is no token",
+                         builder->what, (int)(left_size < 64 ? left_size : 64), left,
+                         (int)(right_size < 64 ? right_size : 64), right);
+    }
+    bpe_add_merge(tokenizer->bpe, ids[0], ids[1], ids[2]);
+    sha256_add(builder->sha, ids, sizeof ids);
+    return STATUS_OK;
+}
+
+/* The next id: after the vocabulary, or after the added tokens beyond it. */
+static int64_t next_id(const struct tokenizer *tokenizer) {
+    int64_t most = -1;
+    for (int32_t i = 0; i < tokenizer->n_added; i++) {
+        most = tokenizer->added[i].id > most ? tokenizer->added[i].id : most;
+    }
+    return most >= tokenizer->n_model ? most + 1 : tokenizer->n_model;
+}
+
+enum status builder_add_added(struct tokenizer_builder *builder, const struct added_token *flags,
+                              const char *content, size_t size) {
+    struct tokenizer *tokenizer = builder->tokenizer;
+    if (size == 0 ||
+        index_find(&tokenizer->by_content, &tokenizer->spellings, content, size) >= 0) {
+        return STATUS_OK;  // of two equal ones the first counts
+    }
+    struct added_token token = *flags;
+    int64_t id = index_find(&tokenizer->by_spelling, &tokenizer->spellings, content, size);
+    id = id >= 0 ? id : next_id(tokenizer);
+    if (id >= LIMIT_VOCAB) {
+        return error_set(builder->err, STATUS_TOO_LONG, "%s: more than %d tokens", builder->what,
+                         LIMIT_VOCAB);
+    }
+    token.id = (int32_t)id;
+    enum status status = pool_set(&tokenizer->spellings, token.id, content, size, builder->what,
+                                  builder->err);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    index_add(&tokenizer->by_content, &tokenizer->spellings, token.id);
+    if ((tokenizer->n_added & (tokenizer->n_added - 1)) == 0) {  // room doubles at powers of two
+        size_t room = tokenizer->n_added > 0 ? (size_t)tokenizer->n_added * 2 : 1;
+        tokenizer->added = mem_grow(tokenizer->added, room * sizeof *tokenizer->added);
+    }
+    tokenizer->added[tokenizer->n_added++] = token;
+    unsigned char bits[] = {token.is_special, token.is_single_word, token.strips_left,
+                            token.strips_right, token.is_normalized};
+    digest_part(builder, bits, sizeof bits);
+    digest_part(builder, content, size);
+    return STATUS_OK;
+}
+
+enum status builder_wrap(struct tokenizer_builder *builder, const int32_t *before,
+                         int32_t n_before, const int32_t *after, int32_t n_after) {
+    struct tokenizer *tokenizer = builder->tokenizer;
+    if (n_before > TEMPLATE_IDS_MAX - tokenizer->n_before ||
+        n_after > TEMPLATE_IDS_MAX - tokenizer->n_after) {
+        return error_set(builder->err, STATUS_TOO_LONG,
+                         "%s: the post-processor adds more than %d tokens", builder->what,
+                         TEMPLATE_IDS_MAX);
+    }
+    memmove(tokenizer->before + n_before, tokenizer->before,
+            (size_t)tokenizer->n_before * sizeof *before);
+    memcpy(tokenizer->before, before, (size_t)n_before * sizeof *before);
+    memcpy(tokenizer->after + tokenizer->n_after, after, (size_t)n_after * sizeof *after);
+    tokenizer->n_before += n_before;
+    tokenizer->n_after += n_after;
+    return STATUS_OK;
+}
+
+/* Special tokens are looked for first, as in the reference: it matters between equal patterns. */
+static enum status make_added_sets(struct tokenizer_builder *builder) {
+    struct tokenizer *tokenizer = builder->tokenizer;
+    struct regex_scratch *scratch = regex_scratch_open();
+    struct normal_text normal;
+    normal_text_init(&normal);
+    enum status status = STATUS_OK;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t i = 0; i < tokenizer->n_added && status == STATUS_OK; i++) {
+            const struct added_token *token = &tokenizer->added[i];
+            size_t size;
+            const char *text = pool_get(&tokenizer->spellings, token->id, &size);
+            if (token->is_special != (pass == 0)) {
+                continue;
+            }
+            if (!token->is_normalized) {
+                added_set_add(&tokenizer->raw, text, size, i);
+                continue;
+            }
+            status = normalizer_run(tokenizer->normalizer, scratch, text, size, &normal,
+                                    builder->err);
+            if (status == STATUS_OK) {
+                added_set_add(&tokenizer->normalized, normal.text, normal.size, i);
+            }
+        }
+    }
+    added_set_finish(&tokenizer->raw);
+    added_set_finish(&tokenizer->normalized);
+    normal_text_free(&normal);
+    regex_scratch_close(scratch);
+    return status;
+}
+
+static enum status make_bytes(struct tokenizer_builder *builder) {
+    struct tokenizer *tokenizer = builder->tokenizer;
+    struct buffer bytes;
+    buffer_init(&bytes, LIMIT_TOKEN_BYTES);
+    enum status status = STATUS_OK;
+    for (int32_t id = 0; id < tokenizer->n_ids && status == STATUS_OK; id++) {
+        size_t size;
+        const char *text = pool_get(&tokenizer->spellings, id, &size);
+        if (text == NULL) {
+            continue;
+        }
+        int32_t added = tokenizer->added_by_id[id];
+        buffer_clear(&bytes);
+        buffer_text(&bytes, "");
+        if (added >= 0 && tokenizer->added[added].is_special) {
+            buffer_append(&bytes, text, size);
+        } else {
+            decoder_token_bytes(tokenizer->decoder, text, size, &bytes);
+        }
+        status =
+            pool_set(&tokenizer->bytes, id, bytes.data, bytes.size, builder->what, builder->err);
+    }
+    buffer_free(&bytes);
+    return status;
+}
+
+static void digest_vocabulary(struct tokenizer_builder *builder) {
+    const struct tokenizer *tokenizer = builder->tokenizer;
+    for (int32_t id = 0; id < tokenizer->n_ids; id++) {
+        size_t size;
+        const char *text = pool_get(&tokenizer->spellings, id, &size);
+        if (text != NULL) {
+            sha256_add(builder->sha, &id, sizeof id);
+            sha256_add(builder->sha, text, size + 1);
+        }
+    }
+    sha256_add(builder->sha, tokenizer->before,
+               (size_t)tokenizer->n_before * sizeof tokenizer->before[0]);
+    int32_t between = -1;
+    sha256_add(builder->sha, &between, sizeof between);
+    sha256_add(builder->sha, tokenizer->after,
+               (size_t)tokenizer->n_after * sizeof tokenizer->after[0]);
+}
+
+enum status builder_finish(struct tokenizer_builder *builder, struct tokenizer **out) {
+    struct tokenizer *tokenizer = builder->tokenizer;
+    tokenizer->n_ids = tokenizer->spellings.n_ids;
+    if (tokenizer->n_ids == 0) {
+        return error_set(builder->err, STATUS_BAD_INPUT, "%s: the vocabulary is empty",
+                         builder->what);
+    }
+    tokenizer->added_by_id = mem_alloc((size_t)tokenizer->n_ids * sizeof(int32_t));
+    for (int32_t id = 0; id < tokenizer->n_ids; id++) {
+        tokenizer->added_by_id[id] = -1;
+    }
+    for (int32_t i = 0; i < tokenizer->n_added; i++) {
+        tokenizer->added_by_id[tokenizer->added[i].id] = i;
+    }
+    bpe_finish(tokenizer->bpe);
+    enum status status = make_added_sets(builder);
+    if (status == STATUS_OK) {
+        status = make_bytes(builder);
+    }
+    if (status == STATUS_OK) {
+        digest_vocabulary(builder);
+        close_digest(builder);
+        *out = tokenizer;
+        builder->tokenizer = NULL;
+    }
+    return status;
+}

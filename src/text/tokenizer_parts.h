@@ -1,0 +1,71 @@
+/* tokenizer_parts.h - what a tokenizer is made of; for the files that build and run one. */
+#pragma once
+#include "added.h"
+#include "bpe.h"
+#include "decoder.h"
+#include "digest.h"
+#include "normalize.h"
+#include "pretokenize.h"
+#include "tokenizer.h"
+#include "vocab.h"
+
+enum { TEMPLATE_IDS_MAX = 32 };
+
+struct tokenizer {
+    struct text_pool spellings;    // by id, as the file spells them; added tokens: their content
+    struct text_index by_spelling;  // the model's vocabulary
+    struct text_index by_content;   // added tokens, over `spellings`
+    struct text_pool keys;          // byte level: the bytes that the model's tokens spell
+    struct text_index by_key;
+    struct text_pool bytes;  // by id: tokenizer_bytes()
+
+    struct added_token *added;
+    int32_t n_added;
+    int32_t n_model;        // tokens of the model's vocabulary
+    int32_t *added_by_id;   // index into `added` or -1; n_ids entries
+    int32_t n_ids;          // largest id + 1
+    struct added_set raw, normalized;
+
+    struct normalizer *normalizer;
+    struct pretokenizer *pretokenizer;
+    struct bpe *bpe;
+    struct decoder *decoder;
+    int32_t before[TEMPLATE_IDS_MAX], after[TEMPLATE_IDS_MAX];  // of the post-processor
+    int32_t n_before, n_after;
+    char digest[SHA256_HEX_SIZE];
+};
+
+/* A tokenizer being built, and what is needed only until it is. */
+struct tokenizer_builder {
+    struct tokenizer *tokenizer;
+    const char *what;
+    struct error *err;
+    struct sha256 *sha;
+    bool is_digested;  // `sha` has been closed
+};
+
+void builder_start(struct tokenizer_builder *builder, const char *what, struct error *err);
+/* Release what is not handed over by builder_finish(). */
+void builder_abandon(struct tokenizer_builder *builder);
+/* In this order: vocabulary, pipeline, model with merges, added tokens, post-processor, finish. */
+MUST_CHECK enum status builder_add_token(struct tokenizer_builder *builder, int64_t id,
+                                         const char *text, size_t size);
+/* The JSON of a tokenizer.json's components; NULL where absent. */
+MUST_CHECK enum status builder_set_pipeline(struct tokenizer_builder *builder,
+                                            const struct json *normalizer,
+                                            const struct json *pretokenizer,
+                                            const struct json *decoder);
+MUST_CHECK enum status builder_set_bpe(struct tokenizer_builder *builder,
+                                       struct bpe_options options);
+MUST_CHECK enum status builder_add_merge(struct tokenizer_builder *builder, const char *left,
+                                         size_t left_size, const char *right, size_t right_size);
+/* The id is that of the vocabulary, or the next free one, as Hugging Face's tokenizers gives it. */
+MUST_CHECK enum status builder_add_added(struct tokenizer_builder *builder,
+                                         const struct added_token *flags, const char *content,
+                                         size_t size);
+MUST_CHECK enum status builder_wrap(struct tokenizer_builder *builder, const int32_t *before,
+                                    int32_t n_before, const int32_t *after, int32_t n_after);
+MUST_CHECK enum status builder_finish(struct tokenizer_builder *builder, struct tokenizer **out);
+
+/* The id of a token's text: added tokens first. */
+int32_t tokenizer_id_of(const struct tokenizer *tokenizer, const char *text, size_t size);
