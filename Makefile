@@ -56,6 +56,9 @@ $(BUILD)/selfsame: $(VERBS:%.c=$(BUILD)/%.o) $(CUDA_OBJECTS) $(LIBRARY)
 $(BUILD)/run-tests: $(TESTS:%.c=$(BUILD)/%.o) $(CUDA_OBJECTS) $(LIBRARY)
 	$(CC) $(CFLAGS) $^ $(LDLIBS) $(shell pkg-config --libs check) -o $@
 
+$(BUILD)/bench-%: $(BUILD)/bench/bench_%.o $(LIBRARY)
+	$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
+
 $(BUILD)/run-tidy: $(BUILD)/tools/tidy.o
 	$(CC) $(CFLAGS) $^ -o $@
 

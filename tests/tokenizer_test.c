@@ -34,8 +34,7 @@ static struct token_ids encode(const struct tokenizer *tokenizer, const char *te
 /* Encode `text`; the ids must be those of the JSON array. */
 static void check_ids(const struct tokenizer *tokenizer, const struct json *text,
                       struct encode_options options, const struct json *wanted, const char *what) {
-    struct token_ids ids =
-        encode(tokenizer, json_text(text, ""), json_text_size(text), options);
+    struct token_ids ids = encode(tokenizer, json_text(text, ""), json_text_size(text), options);
     ck_assert_msg((size_t)ids.n == json_count(wanted), "%s: '%s': %d ids, wanted %zu", what,
                   json_text(text, ""), (int)ids.n, json_count(wanted));
     for (int32_t i = 0; i < ids.n; i++) {

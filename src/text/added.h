@@ -10,9 +10,9 @@
 struct added_token {
     int32_t id;
     bool is_special;
-    bool is_single_word;        // only between non-word characters
+    bool is_single_word;             // only between non-word characters
     bool strips_left, strips_right;  // takes the white space around along
-    bool is_normalized;         // looked for in the normalised text
+    bool is_normalized;              // looked for in the normalised text
 };
 
 struct added_pattern {

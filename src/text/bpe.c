@@ -125,8 +125,7 @@ void bpe_scratch_free(struct bpe_scratch *scratch) {
 static void symbols_reserve(struct bpe_scratch *scratch, size_t n) {
     if (n > scratch->room) {
         scratch->room = n > scratch->room * 2 ? n : scratch->room * 2;
-        scratch->symbols =
-            mem_grow(scratch->symbols, scratch->room * sizeof *scratch->symbols);
+        scratch->symbols = mem_grow(scratch->symbols, scratch->room * sizeof *scratch->symbols);
     }
 }
 
@@ -201,8 +200,7 @@ static int32_t merge_short(const struct bpe *bpe, struct bpe_symbol *symbols, in
         }
         symbols[best].id = symbols[best].joined;
         n--;
-        memmove(&symbols[best + 1], &symbols[best + 2],
-                (size_t)(n - best - 1) * sizeof *symbols);
+        memmove(&symbols[best + 1], &symbols[best + 2], (size_t)(n - best - 1) * sizeof *symbols);
         if (best + 1 < n) {
             rank_pair(bpe, &symbols[best], &symbols[best + 1]);
         }

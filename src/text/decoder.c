@@ -129,7 +129,8 @@ static enum status read_stages(struct decoder *decoder, const struct json *json,
         return STATUS_OK;
     }
     if (decoder->n_stages == DECODER_STAGES_MAX) {
-        return error_set(err, STATUS_TOO_LONG, "%s: more than %d decoders", what, DECODER_STAGES_MAX);
+        return error_set(err, STATUS_TOO_LONG, "%s: more than %d decoders", what,
+                         DECODER_STAGES_MAX);
     }
     return read_stage(decoder, &decoder->stages[decoder->n_stages++], json, what, err);
 }
@@ -176,9 +177,9 @@ static void strip_token(const struct stage *stage, const char **text, size_t *si
         *text += stage->pattern_size;
         *size -= stage->pattern_size;
     }
-    for (int64_t i = 0; i < stage->n_stop && *size >= stage->pattern_size &&
-                        begins_with(stage, *text + *size - stage->pattern_size,
-                                    stage->pattern_size);
+    for (int64_t i = 0;
+         i < stage->n_stop && *size >= stage->pattern_size &&
+         begins_with(stage, *text + *size - stage->pattern_size, stage->pattern_size);
          i++) {
         *size -= stage->pattern_size;
     }

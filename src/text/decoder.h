@@ -11,8 +11,8 @@ struct decoder;
 
 /* From the "decoder" of a tokenizer.json; NULL or JSON's null joins tokens with spaces.  Refuses
  * unknown types, and orders that cannot be done one token at a time, by name. */
-MUST_CHECK enum status decoder_open(struct decoder **out, const struct json *json,
-                                    const char *what, struct error *err);
+MUST_CHECK enum status decoder_open(struct decoder **out, const struct json *json, const char *what,
+                                    struct error *err);
 void decoder_close(struct decoder *decoder);
 /* What the token adds in the middle of a text, before bytes are made characters. */
 void decoder_token_bytes(const struct decoder *decoder, const char *token, size_t size,

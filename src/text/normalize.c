@@ -64,8 +64,8 @@ static char *copy_text(const struct json *json, size_t *size) {
     return copy;
 }
 
-static enum status read_replace(struct normal_step *step, const struct json *json,
-                                const char *what, struct error *err) {
+static enum status read_replace(struct normal_step *step, const struct json *json, const char *what,
+                                struct error *err) {
     const struct json *pattern = json_get(json, "pattern");
     const struct json *literal = json_get(pattern, "String");
     const struct json *regex = json_get(pattern, "Regex");

@@ -20,7 +20,7 @@ void normalizer_close(struct normalizer *normalizer);
 struct normal_text {
     const char *text;
     size_t size;
-    bool keeps_start;         // its first character is that of the original text, or stands before
+    bool keeps_start;          // its first character is that of the original text, or stands before
     struct buffer buffers[2];  // initialised by normal_text_init()
     int last_buffer;
 };

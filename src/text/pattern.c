@@ -8,8 +8,9 @@
 
 /* What stands inside a bracket for each escape.  White_Space of Unicode; PCRE2's own \s would add
  * U+180E.  Word characters are Alphabetic, marks, decimal digits and connectors. */
-#define SPACE_SET "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}" \
-                  "\\x{202f}\\x{205f}\\x{3000}"
+#define SPACE_SET                                                                                  \
+    "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}"             \
+    "\\x{202f}\\x{205f}\\x{3000}"
 #define NOT_SPACE_SET                                                                              \
     "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}"                   \
     "\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}"                 \
@@ -45,7 +46,7 @@ struct translation {
     const char *at, *end;
     const char *what;
     struct buffer *out;
-    size_t atom;  // where in `out` the construct that a quantifier would repeat begins
+    size_t atom;        // where in `out` the construct that a quantifier would repeat begins
     size_t opens[256];  // of the groups that are open
     int n_open;
     struct error *err;
@@ -85,8 +86,8 @@ static enum status translate_property(struct translation *t) {
     }
     t->at++;
     bool is_category = size <= 2 && strchr("LMNPSZC", name[0]) != NULL;
-    buffer_printf(t->out, "\\%c{%s%.*s}", is_negated ? 'P' : 'p', is_category ? "" : "sc:",
-                  (int)size, name);
+    buffer_printf(t->out, "\\%c{%s%.*s}", is_negated ? 'P' : 'p',
+                  is_category ? "" : "sc:", (int)size, name);
     return STATUS_OK;
 }
 
@@ -171,7 +172,7 @@ static enum status translate_bracket(struct translation *t) {
 }
 
 static enum status translate_group(struct translation *t) {
-    static const char *const openings[] = {"(?:",  "(?=", "(?!",   "(?<=", "(?<!",
+    static const char *const openings[] = {"(?:", "(?=",  "(?!",   "(?<=", "(?<!",
                                            "(?>", "(?i:", "(?-i:", "(?i)", "(?-i)"};
     if (t->n_open == (int)(sizeof t->opens / sizeof t->opens[0])) {
         return refuse(t, "groups nested this deeply", 25);

@@ -22,10 +22,8 @@ enum cut_kind {  // what becomes of a delimiter
     CUT_WITH_NEXT,
 };
 static const char *const cut_names[] = {
-    [CUT_ISOLATED] = "Isolated",
-    [CUT_REMOVED] = "Removed",
-    [CUT_CONTIGUOUS] = "Contiguous",
-    [CUT_WITH_PREVIOUS] = "MergedWithPrevious",
+    [CUT_ISOLATED] = "Isolated",        [CUT_REMOVED] = "Removed",
+    [CUT_CONTIGUOUS] = "Contiguous",    [CUT_WITH_PREVIOUS] = "MergedWithPrevious",
     [CUT_WITH_NEXT] = "MergedWithNext",
 };
 enum { N_CUT_KINDS = sizeof cut_names / sizeof cut_names[0] };
@@ -237,8 +235,8 @@ static enum status feed_metaspace(struct run *run, int32_t i, const char *text, 
                                   bool is_first) {
     const struct step *step = &run->pretokenizer->steps[i];
     struct buffer *out = step_buffer(run, i);
-    bool has_space = text[0] == ' ' || (size >= step->text_size &&
-                                        memcmp(text, step->text, step->text_size) == 0);
+    bool has_space = text[0] == ' ' ||
+                     (size >= step->text_size && memcmp(text, step->text, step->text_size) == 0);
     if (!has_space &&
         (step->prepend == PREPEND_ALWAYS || (step->prepend == PREPEND_FIRST && is_first))) {
         buffer_append(out, step->text, step->text_size);
@@ -411,8 +409,8 @@ static enum status read_metaspace(struct reader *in, const struct json *json, st
         kind++;
     }
     if (kind == 3) {
-        return error_set(in->err, STATUS_UNSUPPORTED, "%s: Metaspace prepend_scheme '%s'",
-                         in->what, scheme);
+        return error_set(in->err, STATUS_UNSUPPORTED, "%s: Metaspace prepend_scheme '%s'", in->what,
+                         scheme);
     }
     step->prepend = (enum prepend_kind)kind;
     if (!json_bool(json_get(json, "add_prefix_space"), true)) {
@@ -454,8 +452,8 @@ static enum status read_one(struct reader *in, const struct json *json, const ch
     step->kind = STEP_CHARACTERS;
     if (strcmp(type, "Digits") == 0) {
         step->is_delimiter = unicode_is_number;
-        step->cut = json_bool(json_get(json, "individual_digits"), false) ? CUT_ISOLATED
-                                                                          : CUT_CONTIGUOUS;
+        step->cut =
+            json_bool(json_get(json, "individual_digits"), false) ? CUT_ISOLATED : CUT_CONTIGUOUS;
         return STATUS_OK;
     }
     if (strcmp(type, "Punctuation") == 0) {
@@ -467,8 +465,8 @@ static enum status read_one(struct reader *in, const struct json *json, const ch
         step->cut = CUT_REMOVED;
         return STATUS_OK;
     }
-    return error_set(in->err, STATUS_UNSUPPORTED, "%s: pre-tokenizer '%s' is not known to this build",
-                     in->what, type);
+    return error_set(in->err, STATUS_UNSUPPORTED,
+                     "%s: pre-tokenizer '%s' is not known to this build", in->what, type);
 }
 
 static enum status read_steps(struct reader *in, const struct json *json) {

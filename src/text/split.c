@@ -38,8 +38,8 @@ static enum status compile(struct regex *regex, const struct buffer *pattern, co
     }
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
-    regex->code = pcre2_compile((PCRE2_SPTR)pattern->data, pattern->size, options, &code, &offset,
-                                context);
+    regex->code =
+        pcre2_compile((PCRE2_SPTR)pattern->data, pattern->size, options, &code, &offset, context);
     pcre2_compile_context_free(context);
     if (regex->code == NULL) {
         unsigned char text[200];

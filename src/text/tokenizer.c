@@ -221,8 +221,7 @@ int32_t tokenizer_vocab_size(const struct tokenizer *tokenizer) {
 
 int32_t tokenizer_id_of(const struct tokenizer *tokenizer, const char *text, size_t size) {
     int32_t id = index_find(&tokenizer->by_content, &tokenizer->spellings, text, size);
-    return id >= 0 ? id
-                   : index_find(&tokenizer->by_spelling, &tokenizer->spellings, text, size);
+    return id >= 0 ? id : index_find(&tokenizer->by_spelling, &tokenizer->spellings, text, size);
 }
 
 int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *text) {

@@ -49,8 +49,8 @@ enum status builder_add_token(struct tokenizer_builder *builder, int64_t id, con
                          (long long)id, LIMIT_VOCAB - 1);
     }
     if (!utf8_is_valid(text, size)) {
-        return error_set(builder->err, STATUS_BAD_INPUT, "%s: token %d is not UTF-8",
-                         builder->what, (int)id);
+        return error_set(builder->err, STATUS_BAD_INPUT, "%s: token %d is not UTF-8", builder->what,
+                         (int)id);
     }
     enum status status =
         pool_set(&tokenizer->spellings, (int32_t)id, text, size, builder->what, builder->err);
@@ -78,8 +78,8 @@ enum status builder_set_pipeline(struct tokenizer_builder *builder, const struct
     enum status status =
         normalizer_open(&tokenizer->normalizer, normalizer, builder->what, builder->err);
     if (status == STATUS_OK) {
-        status = pretokenizer_open(&tokenizer->pretokenizer, pretokenizer, builder->what,
-                                   builder->err);
+        status =
+            pretokenizer_open(&tokenizer->pretokenizer, pretokenizer, builder->what, builder->err);
     }
     if (status == STATUS_OK) {
         status = decoder_open(&tokenizer->decoder, decoder, builder->what, builder->err);
@@ -137,8 +137,8 @@ enum status builder_set_bpe(struct tokenizer_builder *builder, struct bpe_option
     return status;
 }
 
-enum status builder_add_merge(struct tokenizer_builder *builder, const char *left,
-                              size_t left_size, const char *right, size_t right_size) {
+enum status builder_add_merge(struct tokenizer_builder *builder, const char *left, size_t left_size,
+                              const char *right, size_t right_size) {
     struct tokenizer *tokenizer = builder->tokenizer;
     char joined[256];
     char *text = joined;
@@ -196,8 +196,8 @@ enum status builder_add_added(struct tokenizer_builder *builder, const struct ad
                          LIMIT_VOCAB);
     }
     token.id = (int32_t)id;
-    enum status status = pool_set(&tokenizer->spellings, token.id, content, size, builder->what,
-                                  builder->err);
+    enum status status =
+        pool_set(&tokenizer->spellings, token.id, content, size, builder->what, builder->err);
     if (status != STATUS_OK) {
         return status;
     }
@@ -214,8 +214,8 @@ enum status builder_add_added(struct tokenizer_builder *builder, const struct ad
     return STATUS_OK;
 }
 
-enum status builder_wrap(struct tokenizer_builder *builder, const int32_t *before,
-                         int32_t n_before, const int32_t *after, int32_t n_after) {
+enum status builder_wrap(struct tokenizer_builder *builder, const int32_t *before, int32_t n_before,
+                         const int32_t *after, int32_t n_after) {
     struct tokenizer *tokenizer = builder->tokenizer;
     if (n_before > TEMPLATE_IDS_MAX - tokenizer->n_before ||
         n_after > TEMPLATE_IDS_MAX - tokenizer->n_after) {
@@ -251,8 +251,8 @@ static enum status make_added_sets(struct tokenizer_builder *builder) {
                 added_set_add(&tokenizer->raw, text, size, i);
                 continue;
             }
-            status = normalizer_run(tokenizer->normalizer, scratch, text, size, &normal,
-                                    builder->err);
+            status =
+                normalizer_run(tokenizer->normalizer, scratch, text, size, &normal, builder->err);
             if (status == STATUS_OK) {
                 added_set_add(&tokenizer->normalized, normal.text, normal.size, i);
             }

@@ -39,7 +39,7 @@
     "|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?" UPPER "+" LOWER "*" ending "|" digits                        \
     "| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n/]*" TAIL
 #define DEEPSEEK                                                                                   \
-    SEQUENCE(SPLIT("\\\\p{N}{1,3}") "," SPLIT("[一-龥぀-ゟ゠-ヿ]+") "," SPLIT(                     \
+    SEQUENCE(SPLIT("\\\\p{N}{1,3}") "," SPLIT("[一-龥぀-ゟ゠-ヿ]+") "," SPLIT(               \
         "[!\\\"#$%&'()*+,\\\\-./:;<=>?@\\\\[\\\\\\\\\\\\]^_`{|}~][A-Za-z]+"                        \
         "|[^\\\\r\\\\n\\\\p{L}\\\\p{P}\\\\p{S}]?[\\\\p{L}\\\\p{M}]+"                               \
         "| ?[\\\\p{P}\\\\p{S}]+[\\\\r\\\\n]*" TAIL) "," BYTES_ONLY)
@@ -103,8 +103,7 @@ static enum status parse_optional(struct json **out, const char *text, const cha
 static enum status set_pipeline(struct tokenizer_builder *builder, const struct pre *pre) {
     static const char byte_level[] = "{\"type\":\"ByteLevel\"}";
     struct json *normalizer = NULL, *pretokenizer = NULL, *decoder = NULL;
-    enum status status =
-        parse_optional(&normalizer, pre->normalizer, builder->what, builder->err);
+    enum status status = parse_optional(&normalizer, pre->normalizer, builder->what, builder->err);
     if (status == STATUS_OK) {
         status = parse_optional(&pretokenizer, pre->pretokenizer, builder->what, builder->err);
     }
@@ -150,15 +149,13 @@ static enum status add_merges(struct tokenizer_builder *builder,
     return status;
 }
 
-static enum status add_added(struct tokenizer_builder *builder,
-                             const struct tokenizer_gguf *gguf) {
+static enum status add_added(struct tokenizer_builder *builder, const struct tokenizer_gguf *gguf) {
     enum status status = STATUS_OK;
     for (int32_t id = 0; gguf->types != NULL && id < gguf->n_tokens && status == STATUS_OK; id++) {
         int32_t type = gguf->types[id];
         if (type == TOKEN_CONTROL || type == TOKEN_USER_DEFINED) {
             struct added_token flags = {.is_special = type == TOKEN_CONTROL};
-            status =
-                builder_add_added(builder, &flags, gguf->tokens[id], gguf->token_sizes[id]);
+            status = builder_add_added(builder, &flags, gguf->tokens[id], gguf->token_sizes[id]);
         }
     }
     return status;

@@ -72,8 +72,8 @@ static enum status read_bpe(struct tokenizer_builder *builder, const struct json
         status = refuse_set(builder, model, refused[i]);
     }
     if (status == STATUS_OK && json_kind(unknown) == JSON_KIND_STRING) {
-        options.unknown = tokenizer_id_of(builder->tokenizer, json_text(unknown, ""),
-                                          json_text_size(unknown));
+        options.unknown =
+            tokenizer_id_of(builder->tokenizer, json_text(unknown, ""), json_text_size(unknown));
         if (options.unknown < 0) {
             status = error_set(builder->err, STATUS_BAD_INPUT,
                                "%s: unk_token '%s' is not in the vocabulary", builder->what,
@@ -168,8 +168,7 @@ static enum status read_template(struct tokenizer_builder *builder, const struct
 /* BertProcessing and RobertaProcessing: cls before, sep after. */
 static enum status read_pair(struct tokenizer_builder *builder, const struct json *json) {
     struct wrap wrap = {0};
-    enum status status =
-        wrap_add(builder, &wrap, json_int(json_at(json_get(json, "cls"), 1), -1));
+    enum status status = wrap_add(builder, &wrap, json_int(json_at(json_get(json, "cls"), 1), -1));
     wrap.has_sequence = true;
     if (status == STATUS_OK) {
         status = wrap_add(builder, &wrap, json_int(json_at(json_get(json, "sep"), 1), -1));

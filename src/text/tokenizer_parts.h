@@ -12,7 +12,7 @@
 enum { TEMPLATE_IDS_MAX = 32 };
 
 struct tokenizer {
-    struct text_pool spellings;    // by id, as the file spells them; added tokens: their content
+    struct text_pool spellings;     // by id, as the file spells them; added tokens: their content
     struct text_index by_spelling;  // the model's vocabulary
     struct text_index by_content;   // added tokens, over `spellings`
     struct text_pool keys;          // byte level: the bytes that the model's tokens spell
@@ -21,9 +21,9 @@ struct tokenizer {
 
     struct added_token *added;
     int32_t n_added;
-    int32_t n_model;        // tokens of the model's vocabulary
-    int32_t *added_by_id;   // index into `added` or -1; n_ids entries
-    int32_t n_ids;          // largest id + 1
+    int32_t n_model;       // tokens of the model's vocabulary
+    int32_t *added_by_id;  // index into `added` or -1; n_ids entries
+    int32_t n_ids;         // largest id + 1
     struct added_set raw, normalized;
 
     struct normalizer *normalizer;

@@ -71,8 +71,8 @@ void index_free(struct text_index *index) {
 }
 
 /* The slot of the string, or the empty one where it would go. */
-static struct text_slot *slot_of(const struct text_index *index, const char *data,
-                                 const char *text, size_t size) {
+static struct text_slot *slot_of(const struct text_index *index, const char *data, const char *text,
+                                 size_t size) {
     uint64_t hash = hash64(text, size);
     uint32_t tag = (uint32_t)(hash >> 32);
     for (uint32_t i = (uint32_t)hash & index->mask;; i = (i + 1) & index->mask) {
