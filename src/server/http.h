@@ -1,0 +1,60 @@
+/* http.h - HTTP/1.1 over libmicrohttpd; http.c is its only user.
+ *
+ * A connection has a thread of its own, so a handler may wait.  It answers exactly once: with a
+ * whole body, or with a stream whose pieces a callback produces.
+ */
+#pragma once
+#include "arena.h"
+#include "buffer.h"
+#include "status.h"
+
+struct http_exchange {
+    const char *method;  // "GET", "POST", ...
+    const char *path;    // without the query
+    const char *body;    // NUL-terminated; NULL before it is complete, "" when empty
+    size_t body_size;
+    char request_id[40];
+    struct arena arena;  // dies with the exchange
+    void *connection;    // libmicrohttpd's
+    void *handler_data;  // the router's, between its two calls
+    bool is_answered;
+};
+
+/* What http.c asks of the router. */
+struct http_handlers {
+    void *user;
+    /* Headers are in: say how large a body may be, or answer (then false). */
+    bool (*begin)(void *user, struct http_exchange *x, size_t *body_max);
+    /* The body is in (or was too large): answer. */
+    void (*handle)(void *user, struct http_exchange *x, bool is_too_large);
+};
+
+struct http_server;
+MUST_CHECK enum status http_open(struct http_server **out, const char *host, int32_t port,
+                                 const struct http_handlers *handlers, struct error *err);
+/* Stop accepting; running exchanges go on. */
+void http_stop_listening(struct http_server *server);
+void http_close(struct http_server *server);
+int32_t http_port(const struct http_server *server);  // the one it got
+
+/* NULL when the client did not send it. */
+const char *http_header(const struct http_exchange *x, const char *name);
+/* Did the client close its end?  Cheap; ask between passes. */
+bool http_client_left(const struct http_exchange *x);
+
+void http_reply(struct http_exchange *x, int code, const char *content_type, const char *body,
+                size_t size);
+/* As above with a Retry-After header. */
+void http_reply_busy(struct http_exchange *x, int code, const char *content_type, const char *body,
+                     size_t size);
+
+/* Pieces of a stream: append to `out` and return true, or false at the end.  May block; called
+ * again and again.  `close` is called once, whatever happened; it owns the exchange's arena copy.
+ */
+struct http_stream {
+    void *user;
+    bool (*next)(void *user, struct buffer *out);
+    void (*close)(void *user);
+};
+void http_reply_stream(struct http_exchange *x, const char *content_type,
+                       const struct http_stream *stream);
