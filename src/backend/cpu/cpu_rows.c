@@ -1,0 +1,155 @@
+/* cpu_rows.c - ops on single rows: embedding, norms, rope, elementwise.  A pass of few rows is done
+ * by the caller, since waking the others would take longer.
+ */
+#include "arena.h"
+#include "cpu.h"
+#include "quant.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VALUES_MIN = 16 << 10 };  // values of one run at least
+
+struct rows_job {
+    const struct cpu_kernels *kernels;
+    struct tensor y, a, b;
+    const struct weight *weight;
+    const struct batch *batch;
+    float eps, factor;
+    int32_t head_dim;
+    bool is_interleaved;
+    _Atomic bool is_found;
+};
+
+static void rows_for(void *opaque, int32_t n_rows, int32_t n_values, threads_fn fn,
+                     struct rows_job *job) {
+    struct cpu_device *device = opaque;
+    job->kernels = device->kernels;
+    threads_for(device->threads, n_rows, VALUES_MIN / (n_values > 0 ? n_values : 1) + 1, fn, job);
+}
+
+static void embed_rows(void *context, int32_t first, int32_t end, int32_t worker) {
+    const struct rows_job *job = context;
+    struct tensor table = job->weight->t;
+    size_t row_size;
+    bool fits = dtype_row_size(table.dtype, table.stride, &row_size);
+    assert(fits);
+    (void)worker;
+    float *wide = mem_alloc((size_t)table.stride * sizeof *wide);
+    for (int32_t r = first; fits && r < end; r++) {
+        int32_t id = job->batch->ids[r];
+        assert(id >= 0 && id < table.rows);
+        quant_to_f32(table.dtype, (const unsigned char *)table.data + (size_t)id * row_size, wide,
+                     table.stride);
+        memcpy(cpu_row(job->y, r), wide, (size_t)job->y.cols * sizeof *wide);
+    }
+    free(wide);
+}
+
+void cpu_embed(void *device, struct tensor y, const struct weight *table,
+               const struct batch *batch) {
+    struct rows_job job = {.y = y, .weight = table, .batch = batch};
+    rows_for(device, batch->n_rows, y.cols, embed_rows, &job);
+}
+
+void cpu_gather_out(void *device, struct tensor y, struct tensor a, const struct batch *batch) {
+    (void)device;
+    for (int32_t i = 0; i < batch->n_out; i++) {
+        memcpy(cpu_row(y, i), cpu_row(a, batch->out_rows[i]), (size_t)a.cols * sizeof(float));
+    }
+}
+
+static void norm_rows(void *context, int32_t first, int32_t end, int32_t worker) {
+    const struct rows_job *job = context;
+    int32_t n = job->weight->t.cols;
+    (void)worker;
+    for (int32_t r = first; r < end; r++) {
+        for (int32_t at = 0; at < job->a.cols; at += n) {
+            job->kernels->rms_norm(cpu_row(job->y, r) + at, cpu_row(job->a, r) + at,
+                                   job->weight->t.data, n, job->eps);
+        }
+    }
+}
+
+void cpu_rms_norm(void *device, struct tensor y, struct tensor a, const struct weight *gain,
+                  float eps) {
+    struct rows_job job = {.y = y, .a = a, .weight = gain, .eps = eps};
+    rows_for(device, a.rows, a.cols, norm_rows, &job);
+}
+
+static void table_rows(void *context, int32_t first, int32_t end, int32_t worker) {
+    const struct rows_job *job = context;
+    (void)worker;
+    for (int32_t r = first; r < end; r++) {
+        job->kernels->rope_table(cpu_row(job->y, r), job->weight->t.data, job->weight->t.cols,
+                                 job->batch->positions[r], job->factor);
+    }
+}
+
+void cpu_rope_table(void *device, struct tensor table, const struct weight *freqs, float factor,
+                    const struct batch *batch) {
+    struct rows_job job = {.y = table, .weight = freqs, .factor = factor, .batch = batch};
+    rows_for(device, batch->n_rows, table.cols * 16, table_rows, &job);
+}
+
+static void rotate_rows(void *context, int32_t first, int32_t end, int32_t worker) {
+    const struct rows_job *job = context;
+    (void)worker;
+    for (int32_t r = first; r < end; r++) {
+        for (int32_t at = 0; at < job->a.cols; at += job->head_dim) {
+            job->kernels->rope(cpu_row(job->a, r) + at, cpu_row(job->b, r), job->b.cols / 2,
+                               job->is_interleaved);
+        }
+    }
+}
+
+void cpu_rope(void *device, struct tensor a, struct tensor table, int32_t head_dim,
+              bool is_interleaved) {
+    struct rows_job job = {
+        .a = a, .b = table, .head_dim = head_dim, .is_interleaved = is_interleaved};
+    rows_for(device, a.rows, a.cols, rotate_rows, &job);
+}
+
+static void silu_rows(void *context, int32_t first, int32_t end, int32_t worker) {
+    const struct rows_job *job = context;
+    (void)worker;
+    for (int32_t r = first; r < end; r++) {
+        job->kernels->silu_mul(cpu_row(job->y, r), cpu_row(job->a, r), cpu_row(job->b, r),
+                               job->y.cols);
+    }
+}
+
+void cpu_silu_mul(void *device, struct tensor y, struct tensor gate, struct tensor up) {
+    struct rows_job job = {.y = y, .a = gate, .b = up};
+    rows_for(device, y.rows, y.cols * 4, silu_rows, &job);
+}
+
+static void add_rows(void *context, int32_t first, int32_t end, int32_t worker) {
+    const struct rows_job *job = context;
+    (void)worker;
+    for (int32_t r = first; r < end; r++) {
+        job->kernels->add(cpu_row(job->a, r), cpu_row(job->b, r), job->a.cols);
+    }
+}
+
+void cpu_add(void *device, struct tensor a, struct tensor b) {
+    struct rows_job job = {.a = a, .b = b};
+    rows_for(device, a.rows, a.cols, add_rows, &job);
+}
+
+static void search_rows(void *context, int32_t first, int32_t end, int32_t worker) {
+    struct rows_job *job = context;
+    (void)worker;
+    for (int32_t r = first; r < end; r++) {
+        if (job->kernels->has_nonfinite(cpu_row(job->a, r), job->a.cols)) {
+            atomic_store(&job->is_found, true);
+        }
+    }
+}
+
+bool cpu_has_nonfinite(void *device, struct tensor a) {
+    struct rows_job job = {.a = a};
+    rows_for(device, a.rows, a.cols, search_rows, &job);
+    return atomic_load(&job.is_found);
+}

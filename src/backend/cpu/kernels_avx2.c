@@ -1,0 +1,21 @@
+/* kernels_avx2.c - the kernel templates for AVX2: sixteen registers, which bound the rows of a
+ * tile. */
+#include "vec_avx2.h"
+
+enum { FLOAT_TILE_ROWS = 6, A2_TILE_ROWS = 4, DIRECT_TILE_ROWS = 4, WIDE_TILE_ROWS = 6 };
+
+/* clang-format off */
+#define EACH_FLOAT_TILE(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#define EACH_A2_TILE(X) X(1) X(2) X(3) X(4)
+#define EACH_DIRECT_TILE(X) X(1) X(2) X(3) X(4)
+#define EACH_WIDE_TILE(X) X(1) X(2) X(3) X(4) X(5) X(6)
+/* clang-format on */
+
+#include "rows_kernels.h"
+
+const struct cpu_kernels kernels_avx2 = {
+    .name = "avx2",
+    DOT_KERNELS,
+    ATTEND_KERNELS,
+    ROWS_KERNELS,
+};
