@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHORT_WORD = 32 };
+enum { SHORT_WORD = 32, MERGE_SLOTS_START_MAX = 1 << 22 };
 static const uint32_t no_rank = UINT32_MAX;
 static const uint64_t no_pair = UINT64_MAX;
 
@@ -31,6 +31,13 @@ struct bpe_symbol {
     int32_t before, after;
 };
 
+/* A word that was encoded before, in a table without chains: a newer word takes its place. */
+enum { MEMORY_IDS = 4, MEMORY_SLOTS = 4096 };
+struct bpe_memory {
+    struct word_key key;
+    int32_t ids[MEMORY_IDS];  // -1 after the last
+};
+
 /* Whether a token's own text is encoded as that token alone. */
 enum { WHOLE_UNKNOWN, WHOLE_YES, WHOLE_NO };
 
@@ -44,8 +51,14 @@ struct bpe {
     int32_t byte_ids[256];      // byte level: the token of a single byte, or -1
     int32_t fallback_ids[256];  // the token spelled <0xNN>, or -1
     _Atomic unsigned char *whole;
-    bool is_split_before_space;  // words may be cut before U+2581, see cut_of()
+    /* Characters that some merge joins to a U+2581 after them: bit by code point. */
+    unsigned char joins_space[0x10000 / 8];
+    bool never_cuts;  // before U+2581
 };
+
+/* U+2581, the visible space of SentencePiece vocabularies. */
+static const char visible_space[] = "\xE2\x96\x81";
+enum { VISIBLE_SPACE_SIZE = 3 };
 
 static uint64_t pair_of(int32_t left, int32_t right) {
     return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
@@ -78,7 +91,7 @@ static void merges_resize(struct bpe *bpe, uint64_t n_slots) {
 }
 
 struct bpe *bpe_open(const struct text_pool *pool, const struct text_index *keys,
-                     struct bpe_options options) {
+                     struct bpe_options options, size_t n_merges) {
     struct bpe *bpe = mem_zero(1, sizeof *bpe);
     bpe->options = options;
     bpe->pool = pool;
@@ -89,8 +102,22 @@ struct bpe *bpe_open(const struct text_pool *pool, const struct text_index *keys
         int size = snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
         bpe->fallback_ids[byte] = index_find(keys, pool, text, (size_t)size);
     }
-    merges_resize(bpe, 1024);
+    uint64_t n_slots = 1024;
+    while (n_slots / 2 < n_merges && n_slots < MERGE_SLOTS_START_MAX) {
+        n_slots *= 2;
+    }
+    merges_resize(bpe, n_slots);
+    bpe->never_cuts = options.is_byte_level || options.ignores_merges ||
+                      index_find(keys, pool, visible_space, VISIBLE_SPACE_SIZE) < 0;
     return bpe;
+}
+
+static uint32_t last_char(const char *text, size_t size) {
+    uint32_t code_point = 0;
+    size_t at = size;
+    while (at > 0 && (text[--at] & 0xC0) == 0x80) {
+    }
+    return utf8_decode(text + at, size - at, &code_point) > 0 ? code_point : UINT32_MAX;
 }
 
 void bpe_close(struct bpe *bpe) {
@@ -98,6 +125,30 @@ void bpe_close(struct bpe *bpe) {
         free(bpe->merges);
         free((void *)bpe->whole);
         free(bpe);
+    }
+}
+
+/* Text without pre-tokenisation is one long word, but no merge reaches over most of its spaces.  A
+ * merge over the boundary between x and U+2581 has a left part that ends with x and a right part
+ * that begins with U+2581; where there is none for x, both sides can be encoded apart.  Symbols
+ * that do not spell their text, bytes and unknown ones, must not take part. */
+static void note_join(struct bpe *bpe, int32_t left, int32_t right) {
+    size_t left_size, right_size;
+    const char *left_text = pool_get(bpe->pool, left, &left_size);
+    const char *right_text = pool_get(bpe->pool, right, &right_size);
+    if (bpe->never_cuts || right_size < VISIBLE_SPACE_SIZE ||
+        memcmp(right_text, visible_space, VISIBLE_SPACE_SIZE) != 0) {
+        return;
+    }
+    uint32_t last = last_char(left_text, left_size);
+    bool spells_itself = left != bpe->options.unknown;
+    for (int byte = 0; byte < 256; byte++) {
+        spells_itself = spells_itself && left != bpe->fallback_ids[byte];
+    }
+    if (last < 0x10000 && spells_itself) {
+        bpe->joins_space[last / 8] |= (unsigned char)(1u << last % 8);
+    } else {
+        bpe->never_cuts = true;
     }
 }
 
@@ -109,6 +160,7 @@ void bpe_add_merge(struct bpe *bpe, int32_t left, int32_t right, int32_t joined)
     struct merge_slot *slot = merge_slot_of(bpe, pair_of(left, right));
     bpe->n_used += slot->pair == no_pair;
     *slot = (struct merge_slot){pair_of(left, right), bpe->n_merges++, joined};
+    note_join(bpe, left, right);
 }
 
 void bpe_finish(struct bpe *bpe) {
@@ -119,6 +171,7 @@ void bpe_finish(struct bpe *bpe) {
 void bpe_scratch_free(struct bpe_scratch *scratch) {
     free(scratch->symbols);
     free(scratch->heap);
+    free(scratch->memory);
     *scratch = (struct bpe_scratch){0};
 }
 
@@ -311,13 +364,9 @@ static int32_t merge_word(const struct bpe *bpe, struct bpe_scratch *scratch, co
     return n <= SHORT_WORD ? merge_short(bpe, scratch->symbols, n) : merge_long(bpe, scratch, n);
 }
 
-void bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const char *word, size_t size,
-                struct token_ids *out) {
-    assert(size <= LIMIT_TEXT_BYTES * 4u);
-    if (size == 0) {
-        return;
-    }
-    int32_t id = size <= LIMIT_TOKEN_BYTES ? index_find(bpe->keys, bpe->pool, word, size) : -1;
+static void encode_word(const struct bpe *bpe, struct bpe_scratch *scratch, const char *word,
+                        size_t size, struct token_ids *out) {
+    int32_t id = index_find(bpe->keys, bpe->pool, word, size);
     unsigned char whole = WHOLE_NO;
     if (id >= 0) {
         whole = bpe->options.ignores_merges
@@ -336,5 +385,65 @@ void bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const char *
     ids_reserve(out, n);
     for (int32_t i = 0; i < n; i++) {
         out->at[out->n++] = scratch->symbols[i].id;
+    }
+}
+
+static void remember(struct bpe_memory *memory, struct word_key key, const int32_t *ids,
+                     int32_t n) {
+    if (n > MEMORY_IDS) {
+        return;
+    }
+    memory->key = key;
+    for (int32_t i = 0; i < MEMORY_IDS; i++) {
+        memory->ids[i] = i < n ? ids[i] : -1;
+    }
+}
+
+/* As encode_word(), from memory if it is there. */
+static void encode_remembered(const struct bpe *bpe, struct bpe_scratch *scratch, const char *word,
+                              size_t size, struct token_ids *out) {
+    if (!scratch->remembers || size > WORD_KEY_BYTES) {
+        encode_word(bpe, scratch, word, size, out);
+        return;
+    }
+    if (scratch->memory == NULL) {
+        scratch->memory = mem_zero(MEMORY_SLOTS, sizeof *scratch->memory);  // no key has size 0
+    }
+    struct word_key key = word_key(word, size);
+    struct bpe_memory *memory = &scratch->memory[word_key_hash(key) % MEMORY_SLOTS];
+    int32_t n_before = out->n;
+    if (memory->key.head != key.head || memory->key.tail != key.tail) {
+        encode_word(bpe, scratch, word, size, out);
+        remember(memory, key, out->at + n_before, out->n - n_before);
+        return;
+    }
+    ids_reserve(out, MEMORY_IDS);
+    for (int32_t i = 0; i < MEMORY_IDS && memory->ids[i] >= 0; i++) {
+        out->at[out->n++] = memory->ids[i];
+    }
+}
+
+/* Where the next part begins: before a U+2581 that no merge joins to what is before it. */
+static size_t next_cut(const struct bpe *bpe, const char *word, size_t size, size_t from) {
+    for (size_t at = from + 1; at + VISIBLE_SPACE_SIZE <= size; at++) {
+        const char *found = memmem(word + at, size - at, visible_space, VISIBLE_SPACE_SIZE);
+        if (found == NULL) {
+            break;
+        }
+        at = (size_t)(found - word);
+        uint32_t before = last_char(word, at);
+        if (before >= 0x10000 || !(bpe->joins_space[before / 8] & 1u << before % 8)) {
+            return at;
+        }
+    }
+    return size;
+}
+
+void bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const char *word, size_t size,
+                struct token_ids *out) {
+    assert(size <= LIMIT_TEXT_BYTES * 8u);
+    for (size_t at = 0, end; at < size; at = end) {
+        end = bpe->never_cuts ? size : next_cut(bpe, word, size, at);
+        encode_remembered(bpe, scratch, word + at, end - at, out);
     }
 }

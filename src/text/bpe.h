@@ -19,17 +19,21 @@ struct bpe_options {
     int32_t unknown;  // -1: unknown characters vanish
 };
 
-/* `keys` and its pool are lent for the life of the result: what a word is looked up by. */
+/* `keys` and its pool are lent for the life of the result: what a word is looked up by.  Room is
+ * made for `n_merges`. */
 struct bpe *bpe_open(const struct text_pool *pool, const struct text_index *keys,
-                     struct bpe_options options);
+                     struct bpe_options options, size_t n_merges);
 void bpe_close(struct bpe *bpe);
 /* `left` and `right` become `joined`; the n-th call has rank n.  A pair added again takes the later
  * rank. */
 void bpe_add_merge(struct bpe *bpe, int32_t left, int32_t right, int32_t joined);
 void bpe_finish(struct bpe *bpe);
 
-/* Memory of one caller between words: start from {0}. */
+/* Memory of one caller between words: start from {0}.  With `remembers`, words of up to four tokens
+ * are looked for among those that came before: pays from a few thousand bytes of text on. */
 struct bpe_scratch {
+    bool remembers;
+    struct bpe_memory *memory;
     struct bpe_symbol *symbols;
     uint64_t *heap;
     size_t room, heap_room, heap_size;

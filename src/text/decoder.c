@@ -206,51 +206,16 @@ static int fallback_byte(const char *token, size_t size) {
 }
 
 static void append_alphabet(const char *token, size_t size, struct buffer *out) {
-    char *bytes = mem_alloc(size);
+    char few[256];
+    char *bytes = size <= sizeof few ? few : mem_alloc(size);
     int64_t n = alphabet_bytes(token, size, bytes);
     if (n >= 0) {
         buffer_append(out, bytes, (size_t)n);
     } else {
         buffer_append(out, token, size);  // not spelled in the alphabet: its own bytes
     }
-    free(bytes);
-}
-
-void decoder_token_bytes(const struct decoder *decoder, const char *token, size_t size,
-                         struct buffer *out) {
-    struct buffer work[DECODER_STAGES_MAX];
-    for (int i = 0; i < decoder->n_stages; i++) {
-        const struct stage *stage = &decoder->stages[i];
-        struct buffer *to = &work[i];
-        buffer_init(to, PIECE_MAX);
-        buffer_text(to, "");
-        int byte = stage->kind == STAGE_BYTE_FALLBACK ? fallback_byte(token, size) : -1;
-        if (stage->kind == STAGE_STRIP) {
-            if (!stage->is_fused) {
-                strip_token(stage, &token, &size);
-            }
-            continue;
-        }
-        if (byte >= 0) {
-            buffer_byte(to, (char)byte);
-        } else if (stage->kind == STAGE_REPLACE) {
-            replace_all(stage, token, size, stage->content, stage->content_size, to);
-        } else if (stage->kind == STAGE_METASPACE) {
-            replace_all(stage, token, size, " ", 1, to);
-        } else if (stage->kind == STAGE_BYTE_LEVEL) {
-            append_alphabet(token, size, to);
-        } else if (stage->kind == STAGE_JOIN) {
-            buffer_printf(to, " ");
-            buffer_append(to, token, size);
-        } else {
-            continue;
-        }
-        token = to->data;
-        size = to->size;
-    }
-    buffer_append(out, token, size);
-    for (int i = 0; i < decoder->n_stages; i++) {
-        buffer_free(&work[i]);
+    if (bytes != few) {
+        free(bytes);
     }
 }
 
@@ -390,4 +355,53 @@ void decoding_finish(struct decoding *decoding, struct buffer *out) {
             flush_run(decoding, i, out);
         }
     }
+}
+
+/* The part of one stage that does not depend on other tokens; false when that is none. */
+static bool stage_bytes(const struct stage *stage, const char *token, size_t size,
+                        struct buffer *to) {
+    int byte;
+    switch (stage->kind) {
+    case STAGE_JOIN:
+        buffer_byte(to, ' ');
+        buffer_append(to, token, size);
+        return true;
+    case STAGE_BYTE_LEVEL:
+        append_alphabet(token, size, to);
+        return true;
+    case STAGE_REPLACE:
+        replace_all(stage, token, size, stage->content, stage->content_size, to);
+        return true;
+    case STAGE_METASPACE:
+        replace_all(stage, token, size, " ", 1, to);
+        return true;
+    case STAGE_BYTE_FALLBACK:
+        byte = fallback_byte(token, size);
+        if (byte >= 0) {
+            buffer_byte(to, (char)byte);
+        }
+        return byte >= 0;
+    case STAGE_STRIP:
+        if (!stage->is_fused) {
+            strip_token(stage, &token, &size);
+            buffer_append(to, token, size);
+        }
+        return !stage->is_fused;
+    }
+    return false;
+}
+
+void decoding_token_bytes(struct decoding *decoding, const char *token, size_t size,
+                          struct buffer *out) {
+    for (int i = 0; i < decoding->decoder->n_stages; i++) {
+        struct buffer *to = &decoding->work[i];
+        buffer_clear(to);
+        buffer_text(to, "");
+        if (stage_bytes(&decoding->decoder->stages[i], token, size, to)) {
+            token = to->data;
+            size = to->size;
+        }
+    }
+    buffer_clear(out);
+    buffer_append(out, token, size);
 }

@@ -14,10 +14,6 @@ struct decoder;
 MUST_CHECK enum status decoder_open(struct decoder **out, const struct json *json, const char *what,
                                     struct error *err);
 void decoder_close(struct decoder *decoder);
-/* What the token adds in the middle of a text, before bytes are made characters. */
-void decoder_token_bytes(const struct decoder *decoder, const char *token, size_t size,
-                         struct buffer *out);
-
 enum { DECODER_STAGES_MAX = 8 };
 
 struct decoding {
@@ -30,3 +26,7 @@ void decoding_init(struct decoding *decoding, const struct decoder *decoder);
 void decoding_free(struct decoding *decoding);
 void decoding_token(struct decoding *decoding, const char *token, size_t size, struct buffer *out);
 void decoding_finish(struct decoding *decoding, struct buffer *out);
+/* Put in `out`, after emptying it, what the token adds in the middle of a text, before bytes are
+ * made characters.  Apart from the sequence: only the working memory is used. */
+void decoding_token_bytes(struct decoding *decoding, const char *token, size_t size,
+                          struct buffer *out);

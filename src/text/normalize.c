@@ -177,33 +177,93 @@ static void take_buffer(struct normal_text *normal, const struct buffer *out) {
     normal->size = out->size;
 }
 
-/* Below U+0300 everything is in NFC already; ASCII is in every form. */
-static bool is_in_form(const char *text, size_t size, unsigned options) {
-    bool is_nfc = (options & (UTF8PROC_COMPOSE | UTF8PROC_COMPAT)) == UTF8PROC_COMPOSE;
-    unsigned char lead_max = is_nfc ? 0xCB : 0x7F;  // U+02FF is CB BF
-    unsigned char most = 0;
-    for (size_t i = 0; i < size; i++) {
-        most = (unsigned char)text[i] > most ? (unsigned char)text[i] : most;
+/* Characters that NFC neither changes nor joins to the one before them, of the common scripts; all
+ * below U+0300 are such too.  Text can be normalised apart on both sides of one. */
+static bool is_settled(uint32_t c) {
+    static const uint32_t ranges[][2] = {
+        {0x3A3, 0x482},     {0x488, 0x52F},     {0x559, 0x58A},   {0x61B, 0x64A},
+        {0x900, 0x93B},     {0xE01, 0xE37},     {0x10D0, 0x1160}, {0x1E00, 0x1F15},
+        {0x2002, 0x2064},   {0x2190, 0x2328},   {0x2460, 0x2ADB}, {0x3000, 0x3029},
+        {0x3041, 0x3096},   {0x309B, 0x30FF},   {0x3105, 0x312F}, {0x3220, 0xA48C},
+        {0xAC00, 0xD7A3},   {0xE000, 0xF8FF},   {0xFF01, 0xFFBE}, {0x1F300, 0x1F6D7},
+        {0x1F900, 0x1FA53}, {0x20000, 0x2A6DF},
+    };
+    size_t low = 0, high = sizeof ranges / sizeof ranges[0];
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (ranges[middle][1] < c) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
     }
-    return most <= lead_max;
+    return c < 0x300 || (low < sizeof ranges / sizeof ranges[0] && ranges[low][0] <= c);
+}
+
+/* The part of the text from `from` on that NFC may change: from the character before the first
+ * unsettled one up to the next settled one.  False when there is none. */
+static bool next_unsettled(const char *text, size_t size, size_t from, size_t *start, size_t *end) {
+    size_t before = from;
+    bool is_found = false;
+    for (size_t i = from; i < size;) {
+        uint32_t code_point = 0;
+        int length =
+            (unsigned char)text[i] < 0x80 ? 1 : utf8_decode(text + i, size - i, &code_point);
+        assert(length > 0);
+        bool is_unsettled = !is_settled(code_point);
+        if (is_unsettled && !is_found) {
+            is_found = true;
+            *start = before;
+        } else if (!is_unsettled && is_found) {
+            *end = i;
+            return true;
+        }
+        before = i;
+        i += (size_t)length;
+    }
+    *end = size;
+    return is_found;
+}
+
+/* Append a part of the text in the form. */
+static enum status append_form(struct buffer *out, const char *text, size_t size, unsigned options,
+                               struct error *err) {
+    utf8proc_uint8_t *formed = NULL;
+    utf8proc_ssize_t formed_size =
+        utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)size, &formed,
+                     (utf8proc_option_t)options);
+    if (formed_size >= 0) {
+        buffer_append(out, formed, (size_t)formed_size);
+    }
+    free(formed);
+    return formed_size >= 0 ? STATUS_OK
+                            : error_set(err, STATUS_BAD_INPUT, "text: cannot be normalised: %s",
+                                        utf8proc_errmsg(formed_size));
 }
 
 static enum status run_form(struct normal_text *normal, unsigned options, struct error *err) {
-    if (is_in_form(normal->text, normal->size, options)) {
+    bool is_nfc = (options & (UTF8PROC_COMPOSE | UTF8PROC_COMPAT)) == UTF8PROC_COMPOSE;
+    const char *text = normal->text;
+    size_t size = normal->size, done = 0, start = 0, end = 0;
+    if (!is_nfc) {
+        struct buffer *out = next_buffer(normal);
+        enum status status = append_form(out, text, size, options, err);
+        take_buffer(normal, out);
+        return status;
+    }
+    if (!next_unsettled(text, size, 0, &start, &end)) {
         return STATUS_OK;
     }
-    utf8proc_uint8_t *formed = NULL;
-    utf8proc_ssize_t size =
-        utf8proc_map((const utf8proc_uint8_t *)normal->text, (utf8proc_ssize_t)normal->size,
-                     &formed, (utf8proc_option_t)options);
-    if (size < 0) {
-        free(formed);
-        return error_set(err, STATUS_BAD_INPUT, "text: cannot be normalised: %s",
-                         utf8proc_errmsg(size));
-    }
     struct buffer *out = next_buffer(normal);
-    buffer_append(out, formed, (size_t)size);
-    free(formed);
+    do {
+        buffer_append(out, text + done, start - done);
+        enum status status = append_form(out, text + start, end - start, options, err);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        done = end;
+    } while (next_unsettled(text, size, done, &start, &end));
+    buffer_append(out, text + done, size - done);
     take_buffer(normal, out);
     return STATUS_OK;
 }

@@ -17,11 +17,10 @@ void tokenizer_close(struct tokenizer *tokenizer) {
         return;
     }
     pool_free(&tokenizer->spellings);
-    pool_free(&tokenizer->keys);
     pool_free(&tokenizer->bytes);
     index_free(&tokenizer->by_spelling);
     index_free(&tokenizer->by_content);
-    index_free(&tokenizer->by_key);
+    index_free(&tokenizer->by_bytes);
     added_set_free(&tokenizer->raw);
     added_set_free(&tokenizer->normalized);
     normalizer_close(tokenizer->normalizer);
@@ -32,6 +31,8 @@ void tokenizer_close(struct tokenizer *tokenizer) {
     free(tokenizer->added_by_id);
     free(tokenizer);
 }
+
+enum { REMEMBER_BYTES_MIN = 4096 };
 
 struct encoder {
     const struct tokenizer *tokenizer;
@@ -171,6 +172,7 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text
         .tokenizer = tokenizer,
         .options = options,
         .regex = regex_scratch_open(),
+        .bpe.remembers = text_size >= REMEMBER_BYTES_MIN,
         .out = out,
         .err = err,
     };

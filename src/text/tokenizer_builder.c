@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { DIGESTED_MAX = 1 << 16 };
+
 void builder_start(struct tokenizer_builder *builder, const char *what, struct error *err) {
     *builder = (struct tokenizer_builder){
         .tokenizer = mem_zero(1, sizeof *builder->tokenizer),
@@ -14,14 +16,24 @@ void builder_start(struct tokenizer_builder *builder, const char *what, struct e
         .err = err,
         .sha = sha256_open(),
     };
+    buffer_init(&builder->digested, DIGESTED_MAX);
+}
+
+static void flush_digest(struct tokenizer_builder *builder) {
+    if (builder->digested.size > 0) {
+        sha256_add(builder->sha, builder->digested.data, builder->digested.size);
+        buffer_clear(&builder->digested);
+    }
 }
 
 static void close_digest(struct tokenizer_builder *builder) {
     unsigned char digest[SHA256_SIZE];
     if (builder->sha != NULL) {
+        flush_digest(builder);
         sha256_close(builder->sha, digest);
         digest_hex(digest, sizeof digest, builder->tokenizer->digest);
         builder->sha = NULL;
+        buffer_free(&builder->digested);
     }
 }
 
@@ -31,13 +43,31 @@ void builder_abandon(struct tokenizer_builder *builder) {
         tokenizer_close(builder->tokenizer);
         builder->tokenizer = NULL;
     }
+    decoding_free(&builder->decoding);
 }
 
-/* Everything that decides ids goes into the digest, each part with its size before it. */
+/* Everything that decides ids goes into the digest; small parts are gathered. */
+static void digest_bytes(struct tokenizer_builder *builder, const void *bytes, size_t size) {
+    if (size > DIGESTED_MAX - builder->digested.size) {
+        flush_digest(builder);
+    }
+    if (size > DIGESTED_MAX) {
+        sha256_add(builder->sha, bytes, size);
+    } else {
+        buffer_append(&builder->digested, bytes, size);
+    }
+}
+
+/* A part with its size before it. */
 static void digest_part(struct tokenizer_builder *builder, const void *bytes, size_t size) {
     uint64_t size64 = size;
-    sha256_add(builder->sha, &size64, sizeof size64);
-    sha256_add(builder->sha, bytes, size);
+    digest_bytes(builder, &size64, sizeof size64);
+    digest_bytes(builder, bytes, size);
+}
+
+void builder_reserve(struct tokenizer_builder *builder, size_t n_tokens) {
+    uint32_t n = n_tokens < LIMIT_VOCAB ? (uint32_t)n_tokens : LIMIT_VOCAB;
+    index_reserve(&builder->tokenizer->by_spelling, &builder->tokenizer->spellings, n);
 }
 
 enum status builder_add_token(struct tokenizer_builder *builder, int64_t id, const char *text,
@@ -84,57 +114,87 @@ enum status builder_set_pipeline(struct tokenizer_builder *builder, const struct
     if (status == STATUS_OK) {
         status = decoder_open(&tokenizer->decoder, decoder, builder->what, builder->err);
     }
+    if (status == STATUS_OK) {
+        decoding_init(&builder->decoding, tokenizer->decoder);
+    }
     digest_json(builder, normalizer);
     digest_json(builder, pretokenizer);
     digest_json(builder, decoder);
     return status;
 }
 
-/* Keys are the bytes that tokens spell; tokens with other characters can never be met. */
-static enum status make_byte_keys(struct tokenizer_builder *builder) {
+/* tokenizer_bytes() of the model's vocabulary.  At byte level words are looked up by them; a token
+ * with characters outside the alphabet can never be met, and has no place in the index. */
+static enum status make_bytes(struct tokenizer_builder *builder, bool is_byte_level) {
     struct tokenizer *tokenizer = builder->tokenizer;
-    char *bytes = mem_alloc(LIMIT_TOKEN_BYTES);
+    struct buffer bytes;
+    char few[256];
     enum status status = STATUS_OK;
+    buffer_init(&bytes, LIMIT_TOKEN_BYTES * 4);
+    if (is_byte_level) {
+        index_reserve(&tokenizer->by_bytes, &tokenizer->bytes, (uint32_t)tokenizer->n_model);
+    }
     for (int32_t id = 0; id < tokenizer->spellings.n_ids && status == STATUS_OK; id++) {
         size_t size;
         const char *text = pool_get(&tokenizer->spellings, id, &size);
-        int64_t n = text != NULL ? alphabet_bytes(text, size, bytes) : -1;
-        if (n > 0) {
-            status = pool_set(&tokenizer->keys, id, bytes, (size_t)n, builder->what, builder->err);
-            if (status == STATUS_OK) {
-                index_add(&tokenizer->by_key, &tokenizer->keys, id);
-            }
+        if (text == NULL) {
+            continue;
+        }
+        int64_t n = is_byte_level && size <= sizeof few ? alphabet_bytes(text, size, few) : -1;
+        if (n < 0) {
+            decoding_token_bytes(&builder->decoding, text, size, &bytes);
+        }
+        status = pool_set(&tokenizer->bytes, id, n < 0 ? bytes.data : few,
+                          n < 0 ? bytes.size : (size_t)n, builder->what, builder->err);
+        if (status == STATUS_OK && n > 0) {
+            index_add(&tokenizer->by_bytes, &tokenizer->bytes, id);
         }
     }
-    free(bytes);
+    buffer_free(&bytes);
     return status;
 }
 
-enum status builder_set_bpe(struct tokenizer_builder *builder, struct bpe_options options) {
+enum status builder_set_bpe(struct tokenizer_builder *builder, struct bpe_options options,
+                            size_t n_merges) {
     struct tokenizer *tokenizer = builder->tokenizer;
     options.is_byte_level = pretokenizer_is_byte_level(tokenizer->pretokenizer);
-    enum status status = STATUS_OK;
-    if (options.is_byte_level) {
-        status = make_byte_keys(builder);
-        for (int byte = 0; byte < 256 && status == STATUS_OK; byte++) {
-            char key = (char)byte;
-            if (options.falls_back_to_bytes &&
-                index_find(&tokenizer->by_key, &tokenizer->keys, &key, 1) < 0) {
-                status = error_set(builder->err, STATUS_UNSUPPORTED,
-                                   "%s: byte_fallback with byte %d missing from the alphabet",
-                                   builder->what, byte);
-            }
-        }
-        options.falls_back_to_bytes = false;
+    enum status status = make_bytes(builder, options.is_byte_level);
+    if (status != STATUS_OK) {
+        return status;
     }
     bool is_keyed = options.is_byte_level;
-    tokenizer->bpe = bpe_open(is_keyed ? &tokenizer->keys : &tokenizer->spellings,
-                              is_keyed ? &tokenizer->by_key : &tokenizer->by_spelling, options);
+    const struct text_pool *pool = is_keyed ? &tokenizer->bytes : &tokenizer->spellings;
+    const struct text_index *keys = is_keyed ? &tokenizer->by_bytes : &tokenizer->by_spelling;
+    for (int byte = 0; options.is_byte_level && options.falls_back_to_bytes && byte < 256; byte++) {
+        char key = (char)byte;
+        if (index_find(keys, pool, &key, 1) < 0) {
+            return error_set(builder->err, STATUS_UNSUPPORTED,
+                             "%s: byte_fallback with byte %d missing from the alphabet",
+                             builder->what, byte);
+        }
+    }
+    options.falls_back_to_bytes = options.falls_back_to_bytes && !options.is_byte_level;
+    tokenizer->bpe = bpe_open(pool, keys, options, n_merges);
     unsigned char flags[] = {options.is_byte_level, options.ignores_merges,
                              options.falls_back_to_bytes, options.fuses_unknown};
     digest_part(builder, flags, sizeof flags);
     digest_part(builder, &options.unknown, sizeof options.unknown);
-    return status;
+    return STATUS_OK;
+}
+
+/* The results of merges are mostly in the order of their ids: look there before the index, whose
+ * every look-up misses the cache. */
+static int32_t find_joined(struct tokenizer_builder *builder, const char *text, size_t size) {
+    const struct tokenizer *tokenizer = builder->tokenizer;
+    for (int32_t id = builder->last_joined; id <= builder->last_joined + 1; id++) {
+        size_t near_size;
+        const char *near = pool_get(&tokenizer->spellings, id, &near_size);
+        if (near != NULL && near_size == size && memcmp(near, text, size) == 0 &&
+            tokenizer->by_spelling.n == (uint32_t)tokenizer->n_model) {
+            return id;
+        }
+    }
+    return index_find(&tokenizer->by_spelling, &tokenizer->spellings, text, size);
 }
 
 enum status builder_add_merge(struct tokenizer_builder *builder, const char *left, size_t left_size,
@@ -156,8 +216,9 @@ enum status builder_add_merge(struct tokenizer_builder *builder, const char *lef
     int32_t ids[3] = {
         index_find(&tokenizer->by_spelling, pool, left, left_size),
         index_find(&tokenizer->by_spelling, pool, right, right_size),
-        index_find(&tokenizer->by_spelling, pool, text, size),
+        find_joined(builder, text, size),
     };
+    builder->last_joined = ids[2];
     if (text != joined) {
         free(text);
     }
@@ -168,7 +229,7 @@ enum status builder_add_merge(struct tokenizer_builder *builder, const char *lef
                          (int)(right_size < 64 ? right_size : 64), right);
     }
     bpe_add_merge(tokenizer->bpe, ids[0], ids[1], ids[2]);
-    sha256_add(builder->sha, ids, sizeof ids);
+    digest_bytes(builder, ids, sizeof ids);
     return STATUS_OK;
 }
 
@@ -265,27 +326,22 @@ static enum status make_added_sets(struct tokenizer_builder *builder) {
     return status;
 }
 
-static enum status make_bytes(struct tokenizer_builder *builder) {
+/* tokenizer_bytes() of the added tokens: special ones give their content. */
+static enum status make_added_bytes(struct tokenizer_builder *builder) {
     struct tokenizer *tokenizer = builder->tokenizer;
     struct buffer bytes;
-    buffer_init(&bytes, LIMIT_TOKEN_BYTES);
     enum status status = STATUS_OK;
-    for (int32_t id = 0; id < tokenizer->n_ids && status == STATUS_OK; id++) {
+    buffer_init(&bytes, LIMIT_TOKEN_BYTES * 4);
+    for (int32_t i = 0; i < tokenizer->n_added && status == STATUS_OK; i++) {
         size_t size;
+        int32_t id = tokenizer->added[i].id;
         const char *text = pool_get(&tokenizer->spellings, id, &size);
-        if (text == NULL) {
-            continue;
+        if (!tokenizer->added[i].is_special) {
+            decoding_token_bytes(&builder->decoding, text, size, &bytes);
+            text = bytes.data;
+            size = bytes.size;
         }
-        int32_t added = tokenizer->added_by_id[id];
-        buffer_clear(&bytes);
-        buffer_text(&bytes, "");
-        if (added >= 0 && tokenizer->added[added].is_special) {
-            buffer_append(&bytes, text, size);
-        } else {
-            decoder_token_bytes(tokenizer->decoder, text, size, &bytes);
-        }
-        status =
-            pool_set(&tokenizer->bytes, id, bytes.data, bytes.size, builder->what, builder->err);
+        status = pool_set(&tokenizer->bytes, id, text, size, builder->what, builder->err);
     }
     buffer_free(&bytes);
     return status;
@@ -297,16 +353,16 @@ static void digest_vocabulary(struct tokenizer_builder *builder) {
         size_t size;
         const char *text = pool_get(&tokenizer->spellings, id, &size);
         if (text != NULL) {
-            sha256_add(builder->sha, &id, sizeof id);
-            sha256_add(builder->sha, text, size + 1);
+            digest_bytes(builder, &id, sizeof id);
+            digest_bytes(builder, text, size + 1);
         }
     }
-    sha256_add(builder->sha, tokenizer->before,
-               (size_t)tokenizer->n_before * sizeof tokenizer->before[0]);
+    digest_bytes(builder, tokenizer->before,
+                 (size_t)tokenizer->n_before * sizeof tokenizer->before[0]);
     int32_t between = -1;
-    sha256_add(builder->sha, &between, sizeof between);
-    sha256_add(builder->sha, tokenizer->after,
-               (size_t)tokenizer->n_after * sizeof tokenizer->after[0]);
+    digest_bytes(builder, &between, sizeof between);
+    digest_bytes(builder, tokenizer->after,
+                 (size_t)tokenizer->n_after * sizeof tokenizer->after[0]);
 }
 
 enum status builder_finish(struct tokenizer_builder *builder, struct tokenizer **out) {
@@ -326,7 +382,7 @@ enum status builder_finish(struct tokenizer_builder *builder, struct tokenizer *
     bpe_finish(tokenizer->bpe);
     enum status status = make_added_sets(builder);
     if (status == STATUS_OK) {
-        status = make_bytes(builder);
+        status = make_added_bytes(builder);
     }
     if (status == STATUS_OK) {
         digest_vocabulary(builder);

@@ -126,6 +126,7 @@ static enum status add_vocabulary(struct tokenizer_builder *builder,
         return error_set(builder->err, STATUS_BAD_INPUT, "%s: tokenizer.ggml.tokens is absent",
                          builder->what);
     }
+    builder_reserve(builder, (size_t)gguf->n_tokens);
     for (int32_t id = 0; id < gguf->n_tokens && status == STATUS_OK; id++) {
         status = builder_add_token(builder, id, gguf->tokens[id], gguf->token_sizes[id]);
     }
@@ -191,7 +192,7 @@ enum status tokenizer_open_gguf(struct tokenizer **out, const struct tokenizer_g
     }
     if (status == STATUS_OK) {
         struct bpe_options options = {.ignores_merges = pre->ignores_merges, .unknown = -1};
-        status = builder_set_bpe(&builder, options);
+        status = builder_set_bpe(&builder, options, (size_t)gguf->n_merges);
     }
     if (status == STATUS_OK) {
         status = add_merges(&builder, gguf);

@@ -1,5 +1,6 @@
 /* tokenizer_json.c - a tokenizer from Hugging Face's tokenizer.json. */
 #include "json.h"
+#include "scan.h"
 #include "tokenizer_parts.h"
 
 #include <string.h>
@@ -8,15 +9,37 @@ static bool is_absent(const struct json *json) {
     return json_kind(json) == JSON_KIND_ABSENT || json_kind(json) == JSON_KIND_NULL;
 }
 
-static enum status read_vocabulary(struct tokenizer_builder *builder, const struct json *vocab) {
-    if (json_kind(vocab) != JSON_KIND_OBJECT) {
-        return error_set(builder->err, STATUS_BAD_INPUT, "%s: model.vocab is no object",
-                         builder->what);
+/* A span of the file's text. */
+struct span {
+    const char *start, *end;
+    size_t n_strings;
+};
+
+/* The two large parts, which are scanned instead of parsed. */
+struct large {
+    struct span vocab, merges;
+};
+
+static enum status scan_vocabulary(struct tokenizer_builder *builder, struct scan *in) {
+    struct scan_text text;
+    int64_t id;
+    if (!scan_take(in, '{')) {
+        return scan_error(in);
     }
-    for (void *it = json_first(vocab); it != NULL; it = json_next(vocab, it)) {
-        const char *text = json_key(it);
-        enum status status =
-            builder_add_token(builder, json_int(json_value(it), -1), text, strlen(text));
+    while (!scan_take(in, '}')) {
+        enum status status = scan_string(in, &text);
+        if (status == STATUS_OK && !scan_take(in, ':')) {
+            status = scan_error(in);
+        }
+        if (status == STATUS_OK) {
+            status = scan_int(in, &id);
+        }
+        if (status == STATUS_OK) {
+            status = builder_add_token(builder, id, text.text, text.size);
+        }
+        if (status == STATUS_OK && !scan_take(in, ',') && scan_peek(in) != '}') {
+            status = scan_error(in);
+        }
         if (status != STATUS_OK) {
             return status;
         }
@@ -25,26 +48,64 @@ static enum status read_vocabulary(struct tokenizer_builder *builder, const stru
 }
 
 /* "a b", as files before 2024 have it, or ["a", "b"]. */
-static enum status read_merge(struct tokenizer_builder *builder, const struct json *merge) {
-    if (json_kind(merge) == JSON_KIND_STRING) {
-        const char *text = json_text(merge, "");
-        size_t size = json_text_size(merge);
-        const char *space = memchr(text, ' ', size);
-        if (strncmp(text, "#version", 8) == 0) {
-            return STATUS_OK;
+static enum status scan_merge(struct tokenizer_builder *builder, struct scan *in) {
+    struct scan_text left, right;
+    if (scan_take(in, '[')) {
+        enum status status = scan_string(in, &left);
+        if (status == STATUS_OK && !scan_take(in, ',')) {
+            status = scan_error(in);
         }
-        if (space != NULL && memchr(space + 1, ' ', size - (size_t)(space + 1 - text)) == NULL) {
-            return builder_add_merge(builder, text, (size_t)(space - text), space + 1,
-                                     size - (size_t)(space + 1 - text));
+        if (status == STATUS_OK) {
+            status = scan_string(in, &right);
         }
-    } else if (json_count(merge) == 2 && json_kind(json_at(merge, 0)) == JSON_KIND_STRING &&
-               json_kind(json_at(merge, 1)) == JSON_KIND_STRING) {
-        const struct json *left = json_at(merge, 0), *right = json_at(merge, 1);
-        return builder_add_merge(builder, json_text(left, ""), json_text_size(left),
-                                 json_text(right, ""), json_text_size(right));
+        if (status == STATUS_OK && !scan_take(in, ']')) {
+            status = scan_error(in);
+        }
+        return status == STATUS_OK
+                   ? builder_add_merge(builder, left.text, left.size, right.text, right.size)
+                   : status;
     }
-    return error_set(builder->err, STATUS_BAD_INPUT, "%s: a merge is not two tokens",
-                     builder->what);
+    enum status status = scan_string(in, &left);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (left.size >= 8 && memcmp(left.text, "#version", 8) == 0) {
+        return STATUS_OK;
+    }
+    const char *end = left.text + left.size;
+    const char *space = memchr(left.text, ' ', left.size);
+    if (space == NULL || memchr(space + 1, ' ', (size_t)(end - space - 1)) != NULL) {
+        return error_set(builder->err, STATUS_BAD_INPUT, "%s: the merge '%.*s' is not two tokens",
+                         builder->what, (int)(left.size < 64 ? left.size : 64), left.text);
+    }
+    return builder_add_merge(builder, left.text, (size_t)(space - left.text), space + 1,
+                             (size_t)(end - space - 1));
+}
+
+static enum status scan_merges(struct tokenizer_builder *builder, struct scan *in) {
+    if (!scan_take(in, '[')) {
+        return scan_error(in);
+    }
+    while (!scan_take(in, ']')) {
+        enum status status = scan_merge(builder, in);
+        if (status == STATUS_OK && !scan_take(in, ',') && scan_peek(in) != ']') {
+            status = scan_error(in);
+        }
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    return STATUS_OK;
+}
+
+typedef enum status scan_part(struct tokenizer_builder *builder, struct scan *in);
+
+static enum status scan_span(struct tokenizer_builder *builder, struct span span, scan_part *part) {
+    struct scan in;
+    scan_init(&in, span.start, (size_t)(span.end - span.start), builder->what, builder->err);
+    enum status status = part(builder, &in);
+    scan_free(&in);
+    return status;
 }
 
 static enum status refuse_set(struct tokenizer_builder *builder, const struct json *model,
@@ -56,10 +117,10 @@ static enum status refuse_set(struct tokenizer_builder *builder, const struct js
                   : STATUS_OK;
 }
 
-static enum status read_bpe(struct tokenizer_builder *builder, const struct json *model) {
+static enum status read_bpe(struct tokenizer_builder *builder, const struct json *model,
+                            const struct large *large) {
     static const char *const refused[] = {"dropout", "continuing_subword_prefix",
                                           "end_of_word_suffix"};
-    const struct json *merges = json_get(model, "merges");
     const struct json *unknown = json_get(model, "unk_token");
     struct bpe_options options = {
         .ignores_merges = json_bool(json_get(model, "ignore_merges"), false),
@@ -80,17 +141,14 @@ static enum status read_bpe(struct tokenizer_builder *builder, const struct json
                                json_text(unknown, ""));
         }
     }
-    if (status == STATUS_OK && json_kind(merges) != JSON_KIND_ARRAY) {
+    if (status == STATUS_OK && large->merges.start == NULL) {
         status = error_set(builder->err, STATUS_BAD_INPUT, "%s: model.merges is no array",
                            builder->what);
     }
     if (status == STATUS_OK) {
-        status = builder_set_bpe(builder, options);
+        status = builder_set_bpe(builder, options, large->merges.n_strings / 2);
     }
-    for (size_t i = 0; status == STATUS_OK && i < json_count(merges); i++) {
-        status = read_merge(builder, json_at(merges, i));
-    }
-    return status;
+    return status == STATUS_OK ? scan_span(builder, large->merges, scan_merges) : status;
 }
 
 static enum status read_added(struct tokenizer_builder *builder, const struct json *list) {
@@ -203,21 +261,26 @@ static enum status read_post(struct tokenizer_builder *builder, const struct jso
                      "%s: post-processor '%s' is not known to this build", builder->what, type);
 }
 
-static enum status read_all(struct tokenizer_builder *builder, const struct json *root) {
+static enum status read_all(struct tokenizer_builder *builder, const struct json *root,
+                            const struct large *large) {
     const struct json *model = json_get(root, "model");
-    const char *type =
-        json_text(json_get(model, "type"), is_absent(json_get(model, "merges")) ? "" : "BPE");
+    const char *type = json_text(json_get(model, "type"), large->merges.start == NULL ? "" : "BPE");
     if (strcmp(type, "BPE") != 0) {
         return error_set(builder->err, STATUS_UNSUPPORTED,
                          "%s: model '%s' is not known to this build; BPE is", builder->what, type);
     }
-    enum status status = read_vocabulary(builder, json_get(model, "vocab"));
+    if (large->vocab.start == NULL) {
+        return error_set(builder->err, STATUS_BAD_INPUT, "%s: model.vocab is no object",
+                         builder->what);
+    }
+    builder_reserve(builder, large->vocab.n_strings);
+    enum status status = scan_span(builder, large->vocab, scan_vocabulary);
     if (status == STATUS_OK) {
         status = builder_set_pipeline(builder, json_get(root, "normalizer"),
                                       json_get(root, "pre_tokenizer"), json_get(root, "decoder"));
     }
     if (status == STATUS_OK) {
-        status = read_bpe(builder, model);
+        status = read_bpe(builder, model, large);
     }
     if (status == STATUS_OK) {
         status = read_added(builder, json_get(root, "added_tokens"));
@@ -225,16 +288,91 @@ static enum status read_all(struct tokenizer_builder *builder, const struct json
     return status == STATUS_OK ? read_post(builder, json_get(root, "post_processor")) : status;
 }
 
+/* Give the members of the object that is next: false after the last.  Start in front of its brace;
+ * step over or read the value before asking for the next.  Anything malformed ends the walk: the
+ * parser will report it. */
+static bool next_member(struct scan *in, bool is_first, struct scan_text *key) {
+    return scan_take(in, is_first ? '{' : ',') && scan_string(in, key) == STATUS_OK &&
+           scan_take(in, ':');
+}
+
+static bool is_key(const struct scan_text *key, const char *name) {
+    return key->size == strlen(name) && memcmp(key->text, name, key->size) == 0;
+}
+
+static void find_in_model(struct scan *in, struct large *large) {
+    struct scan_text key;
+    for (bool is_first = true; next_member(in, is_first, &key); is_first = false) {
+        bool is_vocab = is_key(&key, "vocab") && scan_peek(in) == '{';
+        bool is_merges = is_key(&key, "merges") && scan_peek(in) == '[';
+        const char *start = in->at;
+        in->n_skipped_strings = 0;
+        if (scan_skip(in) != STATUS_OK) {
+            return;
+        }
+        struct span span = {start, in->at, in->n_skipped_strings};
+        if (is_vocab) {
+            large->vocab = span;
+        } else if (is_merges) {
+            large->merges = span;
+        }
+    }
+}
+
+static struct large find_large(const char *json, size_t size) {
+    struct scan in;
+    struct scan_text key;
+    struct large large = {0};
+    scan_init(&in, json, size, "", NULL);
+    for (bool is_first = true; next_member(&in, is_first, &key); is_first = false) {
+        if (is_key(&key, "model") && scan_peek(&in) == '{') {
+            find_in_model(&in, &large);
+            break;
+        }
+        if (scan_skip(&in) != STATUS_OK) {
+            break;
+        }
+    }
+    scan_free(&in);
+    return large;
+}
+
+/* Parse the text without its large parts, each of which leaves a null. */
+static enum status parse_rest(struct json **out, const char *json, size_t size,
+                              const struct large *large, const char *what, struct error *err) {
+    bool vocab_is_first = large->vocab.start < large->merges.start;
+    const struct span spans[] = {vocab_is_first ? large->vocab : large->merges,
+                                 vocab_is_first ? large->merges : large->vocab};
+    struct buffer rest;
+    buffer_init(&rest, LIMIT_HEADER_BYTES);
+    const char *at = json;
+    for (int i = 0; i < 2; i++) {
+        if (spans[i].start != NULL) {
+            buffer_append(&rest, at, (size_t)(spans[i].start - at));
+            buffer_text(&rest, "null");
+            at = spans[i].end;
+        }
+    }
+    buffer_append(&rest, at, (size_t)(json + size - at));
+    enum status status =
+        rest.is_full
+            ? error_set(err, STATUS_TOO_LONG, "%s: larger than %d bytes", what, LIMIT_HEADER_BYTES)
+            : json_parse(out, rest.size > 0 ? rest.data : "", rest.size, what, err);
+    buffer_free(&rest);
+    return status;
+}
+
 enum status tokenizer_open_json(struct tokenizer **out, const char *json, size_t json_size,
                                 const char *what, struct error *err) {
     struct json *root = NULL;
-    enum status status = json_parse(&root, json, json_size, what, err);
+    struct large large = find_large(json, json_size);
+    enum status status = parse_rest(&root, json, json_size, &large, what, err);
     if (status != STATUS_OK) {
         return status;
     }
     struct tokenizer_builder builder;
     builder_start(&builder, what, err);
-    status = read_all(&builder, root);
+    status = read_all(&builder, root, &large);
     json_close(root);
     if (status == STATUS_OK) {
         status = builder_finish(&builder, out);

@@ -15,9 +15,8 @@ struct tokenizer {
     struct text_pool spellings;     // by id, as the file spells them; added tokens: their content
     struct text_index by_spelling;  // the model's vocabulary
     struct text_index by_content;   // added tokens, over `spellings`
-    struct text_pool keys;          // byte level: the bytes that the model's tokens spell
-    struct text_index by_key;
-    struct text_pool bytes;  // by id: tokenizer_bytes()
+    struct text_pool bytes;         // by id: tokenizer_bytes()
+    struct text_index by_bytes;     // byte level: the model's vocabulary
 
     struct added_token *added;
     int32_t n_added;
@@ -41,13 +40,16 @@ struct tokenizer_builder {
     const char *what;
     struct error *err;
     struct sha256 *sha;
-    bool is_digested;  // `sha` has been closed
+    int32_t last_joined;       // by a merge
+    struct decoding decoding;  // working memory, once the pipeline is set
+    struct buffer digested;    // what is to go into `sha`, gathered
 };
 
 void builder_start(struct tokenizer_builder *builder, const char *what, struct error *err);
 /* Release what is not handed over by builder_finish(). */
 void builder_abandon(struct tokenizer_builder *builder);
 /* In this order: vocabulary, pipeline, model with merges, added tokens, post-processor, finish. */
+void builder_reserve(struct tokenizer_builder *builder, size_t n_tokens);
 MUST_CHECK enum status builder_add_token(struct tokenizer_builder *builder, int64_t id,
                                          const char *text, size_t size);
 /* The JSON of a tokenizer.json's components; NULL where absent. */
@@ -56,7 +58,7 @@ MUST_CHECK enum status builder_set_pipeline(struct tokenizer_builder *builder,
                                             const struct json *pretokenizer,
                                             const struct json *decoder);
 MUST_CHECK enum status builder_set_bpe(struct tokenizer_builder *builder,
-                                       struct bpe_options options);
+                                       struct bpe_options options, size_t n_merges);
 MUST_CHECK enum status builder_add_merge(struct tokenizer_builder *builder, const char *left,
                                          size_t left_size, const char *right, size_t right_size);
 /* The id is that of the vocabulary, or the next free one, as Hugging Face's tokenizers gives it. */

@@ -70,23 +70,45 @@ void index_free(struct text_index *index) {
     *index = (struct text_index){0};
 }
 
-/* The slot of the string, or the empty one where it would go. */
-static struct text_slot *slot_of(const struct text_index *index, const char *data, const char *text,
-                                 size_t size) {
-    uint64_t hash = hash64(text, size);
-    uint32_t tag = (uint32_t)(hash >> 32);
-    for (uint32_t i = (uint32_t)hash & index->mask;; i = (i + 1) & index->mask) {
+enum { INLINE_BYTES = 11 };
+
+/* What a slot keeps of the key of a string of up to 11 bytes, beside its head. */
+static uint32_t slot_tail(struct word_key key) {
+    return (uint32_t)(key.tail & 0xFFFFFF) | (uint32_t)(key.tail >> 56) << 24;
+}
+
+static struct text_slot *short_slot(const struct text_index *index, struct word_key key) {
+    uint32_t tail = slot_tail(key);
+    for (uint64_t i = word_key_hash(key) & index->mask;; i = (i + 1) & index->mask) {
         struct text_slot *slot = &index->slots[i];
-        if (slot->id < 0 || (slot->tag == tag && slot->size == size &&
-                             memcmp(data + slot->start, text, size) == 0)) {
+        if (slot->id < 0 || (slot->head == key.head && slot->tail == tail)) {
             return slot;
         }
     }
 }
 
-static void index_grow(struct text_index *index, const struct text_pool *pool) {
+static struct text_slot *long_slot(const struct text_index *index, const char *data,
+                                   const char *text, size_t size) {
+    uint64_t hash = hash64(text, size);
+    uint32_t tail = 0xFF000000u | (uint32_t)size;
+    for (uint64_t i = hash & index->mask;; i = (i + 1) & index->mask) {
+        struct text_slot *slot = &index->slots[i];
+        if (slot->id < 0 || (slot->tail == tail && slot->head >> 32 == hash >> 32 &&
+                             memcmp(data + (uint32_t)slot->head, text, size) == 0)) {
+            return slot;
+        }
+    }
+}
+
+/* The slot of the string, or the empty one where it would go. */
+static struct text_slot *slot_of(const struct text_index *index, const char *data, const char *text,
+                                 size_t size) {
+    return size > INLINE_BYTES ? long_slot(index, data, text, size)
+                               : short_slot(index, word_key(text, size));
+}
+
+static void index_resize(struct text_index *index, const struct text_pool *pool, uint32_t n_slots) {
     struct text_index old = *index;
-    uint32_t n_slots = old.slots == NULL ? 1024 : (old.mask + 1) * 2;
     index->slots = mem_alloc(n_slots * sizeof *index->slots);
     index->mask = n_slots - 1;
     for (uint32_t i = 0; i < n_slots; i++) {
@@ -94,33 +116,53 @@ static void index_grow(struct text_index *index, const struct text_pool *pool) {
     }
     for (uint32_t i = 0; old.slots != NULL && i <= old.mask; i++) {
         const struct text_slot *from = &old.slots[i];
-        if (from->id >= 0) {
-            *slot_of(index, pool->data, pool->data + from->start, from->size) = *from;
+        if (from->id < 0) {
+            continue;
+        }
+        if (from->tail >> 24 <= INLINE_BYTES) {
+            struct word_key key = {from->head,
+                                   (from->tail & 0xFFFFFFu) | (uint64_t)(from->tail >> 24) << 56};
+            *short_slot(index, key) = *from;
+        } else {
+            *long_slot(index, pool->data, pool->data + (uint32_t)from->head,
+                       from->tail & 0xFFFFFFu) = *from;
         }
     }
     free(old.slots);
+}
+
+void index_reserve(struct text_index *index, const struct text_pool *pool, uint32_t n) {
+    uint32_t n_slots = index->slots == NULL ? 1024 : index->mask + 1;
+    assert(n <= 1u << 24);
+    while (n_slots / 2 < n) {
+        n_slots *= 2;
+    }
+    if (index->slots == NULL || n_slots > index->mask + 1) {
+        index_resize(index, pool, n_slots);
+    }
 }
 
 void index_add(struct text_index *index, const struct text_pool *pool, int32_t id) {
     size_t size;
     const char *text = pool_get(pool, id, &size);
     assert(text != NULL);
-    if (index->slots == NULL || index->n > index->mask / 2) {
-        index_grow(index, pool);
-    }
+    index_reserve(index, pool, index->n + 1);
     struct text_slot *slot = slot_of(index, pool->data, text, size);
     index->n += slot->id < 0;
-    *slot = (struct text_slot){
-        .tag = (uint32_t)(hash64(text, size) >> 32),
-        .start = (uint32_t)(text - pool->data),
-        .size = (uint32_t)size,
-        .id = id,
-    };
+    slot->id = id;
+    if (size > INLINE_BYTES) {
+        slot->head = hash64(text, size) >> 32 << 32 | (uint32_t)(text - pool->data);
+        slot->tail = 0xFF000000u | (uint32_t)size;
+    } else {
+        slot->head = word_key(text, size).head;
+        slot->tail = slot_tail(word_key(text, size));
+    }
 }
 
 int32_t index_find(const struct text_index *index, const struct text_pool *pool, const char *text,
                    size_t size) {
-    return index->slots == NULL ? -1 : slot_of(index, pool->data, text, size)->id;
+    bool is_known = index->slots != NULL && size <= LIMIT_TOKEN_BYTES;
+    return is_known ? slot_of(index, pool->data, text, size)->id : -1;
 }
 
 /* Printable Latin-1 stands for itself; the other 68 bytes are moved to U+0100 and on, in order. */
