@@ -3,6 +3,7 @@
 
 #include "arena.h"
 #include "limits.h"
+#include "unicode_later.h"
 #include "utf8.h"
 #include "vocab.h"
 
@@ -14,7 +15,6 @@ enum normal_kind {
     NORMAL_FORM,  // `options` says which
     NORMAL_LOWERCASE,
     NORMAL_STRIP,
-    NORMAL_STRIP_ACCENTS,
     NORMAL_REPLACE,
     NORMAL_PREPEND,
     NORMAL_BYTE_LEVEL,
@@ -106,8 +106,6 @@ static enum status read_step(struct normal_step *step, const struct json *json, 
         step->kind = NORMAL_STRIP;
         step->strips_left = json_bool(json_get(json, "strip_left"), true);
         step->strips_right = json_bool(json_get(json, "strip_right"), true);
-    } else if (strcmp(type, "StripAccents") == 0) {
-        step->kind = NORMAL_STRIP_ACCENTS;
     } else if (strcmp(type, "ByteLevel") == 0) {
         step->kind = NORMAL_BYTE_LEVEL;
     } else {
@@ -280,11 +278,6 @@ static void run_characters(struct normal_text *normal, enum normal_kind kind) {
                 uint32_t stand_in = alphabet_char((unsigned char)normal->text[i + (size_t)k]);
                 buffer_append(out, encoded, (size_t)utf8_encode(stand_in, encoded));
             }
-        } else if (kind == NORMAL_STRIP_ACCENTS) {
-            utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code_point);
-            if (category < UTF8PROC_CATEGORY_MN || category > UTF8PROC_CATEGORY_ME) {
-                buffer_append(out, normal->text + i, (size_t)length);
-            }
         } else if (code_point == 0x130) {
             buffer_text(out, "i\xCC\x87");  // the one lower case that takes two characters
         } else {
@@ -381,7 +374,6 @@ static enum status run_step(const struct normal_step *step, struct regex_scratch
         }
         return STATUS_OK;
     case NORMAL_LOWERCASE:
-    case NORMAL_STRIP_ACCENTS:
     case NORMAL_BYTE_LEVEL:
         run_characters(normal, step->kind);
         return STATUS_OK;
@@ -414,11 +406,40 @@ bool unicode_is_space(uint32_t c) {
            c == 0x205F || c == 0x3000;
 }
 
+/* The category, of characters newer than the library's tables as well. */
+static utf8proc_category_t category_of(uint32_t code_point) {
+    static const struct {
+        char name[3];
+        utf8proc_category_t category;
+    } later[] = {
+        {"Lu", UTF8PROC_CATEGORY_LU}, {"Ll", UTF8PROC_CATEGORY_LL}, {"Lm", UTF8PROC_CATEGORY_LM},
+        {"Lo", UTF8PROC_CATEGORY_LO}, {"Mn", UTF8PROC_CATEGORY_MN}, {"Mc", UTF8PROC_CATEGORY_MC},
+        {"Nd", UTF8PROC_CATEGORY_ND}, {"No", UTF8PROC_CATEGORY_NO}, {"Po", UTF8PROC_CATEGORY_PO},
+    };
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code_point);
+    for (int i = 0; category == UTF8PROC_CATEGORY_CN && i < unicode_later_count; i++) {
+        const struct unicode_range *range = &unicode_later[i];
+        if (code_point < range->first || code_point > range->last) {
+            continue;
+        }
+        for (size_t k = 0; k < sizeof later / sizeof later[0]; k++) {
+            if (memcmp(later[k].name, range->category, 2) == 0) {
+                return later[k].category;
+            }
+        }
+    }
+    return category;
+}
+
 bool unicode_is_number(uint32_t code_point) {
     if (code_point < 0x80) {
         return code_point >= '0' && code_point <= '9';
     }
-    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code_point);
+    if ((code_point >= 0x11DE0 && code_point <= 0x11DE9) ||
+        (code_point >= 0x16FF4 && code_point <= 0x16FF6)) {
+        return true;  // Unicode 17: newer than the reference's regular expressions
+    }
+    utf8proc_category_t category = category_of(code_point);
     return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
 }
 
@@ -427,7 +448,13 @@ bool unicode_is_punctuation(uint32_t c) {
         return (c >= 0x21 && c <= 0x2F) || (c >= 0x3A && c <= 0x40) || (c >= 0x5B && c <= 0x60) ||
                (c >= 0x7B && c <= 0x7E);
     }
-    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+    for (int i = 0; i < unicode_punctuation_fix_count; i++) {
+        const struct unicode_range *range = &unicode_punctuation_fixes[i];
+        if (c >= range->first && c <= range->last) {
+            return range->category[0] == 'P';
+        }
+    }
+    utf8proc_category_t category = category_of(c);
     return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
 }
 
@@ -435,7 +462,7 @@ bool unicode_is_word(uint32_t c) {
     if (c < 0x80) {
         return (c >= '0' && c <= '9') || c == '_' || ((c | 32) >= 'a' && (c | 32) <= 'z');
     }
-    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+    utf8proc_category_t category = category_of(c);
     bool is_other_alphabetic = (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
                                (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
     return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) ||

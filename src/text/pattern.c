@@ -1,6 +1,7 @@
 /* pattern.c - Oniguruma's default syntax rewritten for PCRE2, one construct at a time. */
 #include "pattern.h"
 
+#include "unicode_later.h"
 #include "utf8.h"
 
 #include <ctype.h>
@@ -63,8 +64,32 @@ static bool begins(const struct translation *t, const char *text) {
     return (size_t)(t->end - t->at) >= size && memcmp(t->at, text, size) == 0;
 }
 
-/* \p{..}, \P{..}, \p{^..}: categories as they are, anything else as a script. */
-static enum status translate_property(struct translation *t) {
+/* Ranges, for a bracket, of the characters of a category that the engine may not know yet.
+ * Neighbours are written as one range. */
+static void append_later(struct buffer *out, const char *name, size_t size) {
+    uint32_t first = 0, last = 0;
+    for (int i = 0; i <= unicode_later_count; i++) {
+        const struct unicode_range *range = &unicode_later[i];
+        bool is_end = i == unicode_later_count;
+        if (!is_end && memcmp(range->category, name, size) != 0) {
+            continue;
+        }
+        if (!is_end && first != 0 && range->first == last + 1) {
+            last = range->last;
+            continue;
+        }
+        if (first != 0) {
+            buffer_printf(out, "\\x{%x}-\\x{%x}", (unsigned)first, (unsigned)last);
+        }
+        if (!is_end) {
+            first = range->first;
+            last = range->last;
+        }
+    }
+}
+
+/* \p{..}, \P{..}, \p{^..}: categories, or scripts. */
+static enum status translate_property(struct translation *t, bool is_inside) {
     const char *start = t->at;
     bool is_negated = t->at[1] == 'P';
     t->at += 2;
@@ -81,13 +106,21 @@ static enum status translate_property(struct translation *t) {
         t->at++;
     }
     size_t size = (size_t)(t->at - name);
-    if (size == 0 || t->at == t->end || *t->at != '}') {
+    if (size == 0 || t->at == t->end || *t->at != '}' || (is_inside && is_negated)) {
         return refuse(t, start, (size_t)(t->at - start));
     }
     t->at++;
-    bool is_category = size <= 2 && strchr("LMNPSZC", name[0]) != NULL;
-    buffer_printf(t->out, "\\%c{%s%.*s}", is_negated ? 'P' : 'p',
-                  is_category ? "" : "sc:", (int)size, name);
+    if (size > 2) {
+        buffer_printf(t->out, "\\%c{sc:%.*s}", is_negated ? 'P' : 'p', (int)size, name);
+        return STATUS_OK;
+    }
+    if (strchr("LMNPSZC", name[0]) == NULL) {
+        return refuse(t, start, (size_t)(t->at - start));
+    }
+    buffer_text(t->out, is_inside ? "" : is_negated ? "[^" : "[");
+    buffer_printf(t->out, "\\p{%.*s}", (int)size, name);
+    append_later(t->out, name, size);
+    buffer_text(t->out, is_inside ? "" : "]");
     return STATUS_OK;
 }
 
@@ -120,7 +153,7 @@ static enum status translate_escape(struct translation *t, bool is_inside) {
     }
     char letter = t->at[1];
     if (letter == 'p' || letter == 'P') {
-        return translate_property(t);
+        return translate_property(t, is_inside);
     }
     if (letter == 'x' || letter == 'u') {
         return translate_hex(t);
