@@ -96,18 +96,21 @@ struct bpe *bpe_open(const struct text_pool *pool, const struct text_index *keys
     bpe->options = options;
     bpe->pool = pool;
     bpe->keys = keys;
+    bool has_all_bytes = options.falls_back_to_bytes;
     for (int byte = 0; byte < 256; byte++) {
         char text[8] = {(char)byte};
         bpe->byte_ids[byte] = index_find(keys, pool, text, 1);
         int size = snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
         bpe->fallback_ids[byte] = index_find(keys, pool, text, (size_t)size);
+        has_all_bytes = has_all_bytes && bpe->fallback_ids[byte] >= 0;
     }
     uint64_t n_slots = 1024;
     while (n_slots / 2 < n_merges && n_slots < MERGE_SLOTS_START_MAX) {
         n_slots *= 2;
     }
     merges_resize(bpe, n_slots);
-    bpe->never_cuts = options.is_byte_level || options.ignores_merges ||
+    bool may_vanish = options.unknown < 0 && !has_all_bytes;  // a character that is no token
+    bpe->never_cuts = options.is_byte_level || options.ignores_merges || may_vanish ||
                       index_find(keys, pool, visible_space, VISIBLE_SPACE_SIZE) < 0;
     return bpe;
 }

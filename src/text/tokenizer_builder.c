@@ -293,7 +293,19 @@ enum status builder_wrap(struct tokenizer_builder *builder, const int32_t *befor
     return STATUS_OK;
 }
 
-/* Special tokens are looked for first, as in the reference: it matters between equal patterns. */
+/* The text may lie in the pool that it goes into. */
+static enum status set_normalized(struct tokenizer_builder *builder, int32_t id,
+                                  const struct normal_text *normal) {
+    char *copy = mem_alloc(normal->size);
+    memcpy(copy, normal->text, normal->size);
+    enum status status = pool_set(&builder->tokenizer->spellings, id, copy, normal->size,
+                                  builder->what, builder->err);
+    free(copy);
+    return status;
+}
+
+/* Special tokens are looked for first, as in the reference: it matters between equal patterns.  A
+ * token that is looked for in normalised text is also decoded to its normalised content. */
 static enum status make_added_sets(struct tokenizer_builder *builder) {
     struct tokenizer *tokenizer = builder->tokenizer;
     struct regex_scratch *scratch = regex_scratch_open();
@@ -316,6 +328,7 @@ static enum status make_added_sets(struct tokenizer_builder *builder) {
                 normalizer_run(tokenizer->normalizer, scratch, text, size, &normal, builder->err);
             if (status == STATUS_OK) {
                 added_set_add(&tokenizer->normalized, normal.text, normal.size, i);
+                status = set_normalized(builder, token->id, &normal);
             }
         }
     }
@@ -380,9 +393,9 @@ enum status builder_finish(struct tokenizer_builder *builder, struct tokenizer *
         tokenizer->added_by_id[tokenizer->added[i].id] = i;
     }
     bpe_finish(tokenizer->bpe);
-    enum status status = make_added_sets(builder);
+    enum status status = make_added_bytes(builder);
     if (status == STATUS_OK) {
-        status = make_added_bytes(builder);
+        status = make_added_sets(builder);
     }
     if (status == STATUS_OK) {
         digest_vocabulary(builder);
