@@ -87,9 +87,12 @@ CANON float canon_silu(float x) {
 
 #define CANON_MAGIC 12582912.0f  // 1.5 * 2^23: adding it rounds to an integer
 
-/* 2^x for x <= ~0, clamped at -125: degree 5, 1.6e-7. */
+/* 2^x for x in [-125, 0], clamped to it at both ends (a NaN counts as -125): degree 5, 1.6e-7.
+ * E16 subtracts a rounded product from an exact one, so that huge scores would leave the range
+ * upwards; with the clamp p <= 1 always, and no integer sum behind it can overflow. */
 CANON float canon_exp2(float x) {
     x = x > -125.0f ? x : -125.0f;
+    x = x < 0.0f ? x : 0.0f;
     float z = x + CANON_MAGIC;
     float n = z - CANON_MAGIC;
     float f = x - n;
@@ -126,9 +129,11 @@ CANON float canon_amax(const float *x, int32_t n) {
     return amax;
 }
 
-CANON int32_t canon_round_clamp(float value, int32_t bound) {
-    int32_t q = (int32_t)rintf(value);
-    return q > bound ? bound : q < -bound ? -bound : q;
+/* rint, clamped to +-bound; a NaN gives -bound (its pass fails anyway, but alike everywhere). */
+CANON int32_t canon_round_clamp(float value, float bound) {
+    value = value > -bound ? value : -bound;
+    value = value < bound ? value : bound;
+    return (int32_t)rintf(value);
 }
 
 /* A row's group to int16: returns amax / 32639 (the scale before rule A2's or E16's factor 256), or
@@ -143,7 +148,7 @@ CANON float canon_quantise16(const float *x, int32_t n, int16_t *q) {
     }
     float inverse = CANON_Q16 / amax;
     for (int32_t i = 0; i < n; i++) {
-        q[i] = (int16_t)canon_round_clamp(x[i] * inverse, 32639);
+        q[i] = (int16_t)canon_round_clamp(x[i] * inverse, CANON_Q16);
     }
     return amax / CANON_Q16;
 }
@@ -159,7 +164,7 @@ CANON float canon_quantise8(const float *x, int32_t n, int16_t *q) {
     }
     float inverse = 127.0f / amax;
     for (int32_t i = 0; i < n; i++) {
-        q[i] = (int16_t)canon_round_clamp(x[i] * inverse, 127);
+        q[i] = (int16_t)canon_round_clamp(x[i] * inverse, 127.0f);
     }
     return amax / 127.0f;
 }

@@ -7,7 +7,7 @@
 
 VEC struct vf v_exp2(struct vf x) {
     struct vf magic = v_set(CANON_MAGIC);
-    x = v_max(x, v_set(-125.0f));
+    x = v_min(v_max(x, v_set(-125.0f)), v_zero());
     struct vf z = v_add(x, magic), f = v_sub(x, v_sub(z, magic));
     struct vf p = v_set(0.0013265229063108563f);
     p = v_fma(p, f, v_set(0.009671510197222233f));

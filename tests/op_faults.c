@@ -1,0 +1,179 @@
+/* op_faults.c - see op_faults.h.  Each is a slip that a fast kernel may well make. */
+#include "op_faults.h"
+
+#include "arithmetic.h"
+
+static float *row_of(struct tensor t, int32_t row) {
+    return (float *)t.data + (size_t)row * (size_t)t.stride;
+}
+
+/* Segments of rule A added one after the other instead of as a tree. */
+static float dot_in_order(const float *w, const float *x, int32_t k) {
+    int32_t n_units = (k + RULE_A_UNIT - 1) / RULE_A_UNIT;
+    float sum = 0.0f;
+    for (int32_t s = 0; s < RULE_A_SEGMENTS; s++) {
+        float acc = 0.0f;
+        int32_t end = canon_segment(n_units, RULE_A_SEGMENTS, s + 1) * RULE_A_UNIT;
+        for (int32_t i = canon_segment(n_units, RULE_A_SEGMENTS, s) * RULE_A_UNIT; i < end; i++) {
+            acc = i < k ? fmaf(w[i], x[i], acc) : acc;
+        }
+        sum = sum + acc;
+    }
+    return sum;
+}
+
+static void matmul_in_order(void *device, int32_t n, struct tensor *out, struct tensor a,
+                            const struct weight *const *weights) {
+    if (n > 1 || weights[0]->t.dtype != DT_F32) {
+        backend_ref.matmul(device, n, out, a, weights);
+        return;
+    }
+    const float *bias = weights[0]->bias.data;
+    for (int32_t r = 0; r < a.rows; r++) {
+        for (int32_t j = 0; j < weights[0]->t.rows; j++) {
+            float dot = dot_in_order(row_of(weights[0]->t, j), row_of(a, r), a.cols);
+            row_of(out[0], r)[j] = bias != NULL ? dot + bias[j] : dot;
+        }
+    }
+}
+
+/* Rule B's int16 activations taken as int8. */
+static void matmul_one_slice(void *device, int32_t n, struct tensor *out, struct tensor a,
+                             const struct weight *const *weights) {
+    struct weight copy = *weights[0];
+    const struct weight *list = &copy;
+    if (n == 1 && copy.rule == RULE_B) {
+        copy.acts = ACTS_INT8;
+    }
+    backend_ref.matmul(device, n, out, a, n == 1 ? &list : weights);
+}
+
+static void norm_in_order(void *device, struct tensor y, struct tensor a, const struct weight *gain,
+                          float eps) {
+    (void)device;
+    int32_t n = gain->t.cols;
+    for (int32_t r = 0; r < a.rows; r++) {
+        for (int32_t first = 0; first < a.cols; first += n) {
+            float *in = row_of(a, r) + first, *out = row_of(y, r) + first, sum = 0.0f;
+            for (int32_t k = 0; k < n; k++) {
+                sum = fmaf(in[k], in[k], sum);
+            }
+            float scale = canon_rms(sum, n, eps);
+            for (int32_t k = 0; k < n; k++) {
+                out[k] = in[k] * scale * ((const float *)gain->t.data)[k];
+            }
+        }
+    }
+}
+
+static void silu_of_libm(void *device, struct tensor y, struct tensor gate, struct tensor up) {
+    (void)device;
+    for (int32_t r = 0; r < y.rows; r++) {
+        for (int32_t k = 0; k < y.cols; k++) {
+            float g = row_of(gate, r)[k];
+            row_of(y, r)[k] = g / (1.0f + expf(-g)) * row_of(up, r)[k];
+        }
+    }
+}
+
+static void add_one_too_many(void *device, struct tensor a, struct tensor b) {
+    backend_ref.add(device, a, b);
+    row_of(a, a.rows - 1)[a.cols] = 0.0f;
+}
+
+static void rope_unfused(void *device, struct tensor a, struct tensor table, int32_t head_dim,
+                         bool is_interleaved) {
+    (void)device;
+    int32_t n = table.cols / 2;
+    for (int32_t r = 0; r < a.rows; r++) {
+        for (int32_t first = 0; first < a.cols; first += head_dim) {
+            for (int32_t i = 0; i < n; i++) {
+                float c = row_of(table, r)[i], s = row_of(table, r)[n + i];
+                float *x0 = row_of(a, r) + first + (is_interleaved ? 2 * i : i);
+                float *x1 = is_interleaved ? x0 + 1 : x0 + n;
+                float y0 = *x0 * c - *x1 * s, y1 = *x1 * c + *x0 * s;
+                *x0 = y0;
+                *x1 = y1;
+            }
+        }
+    }
+}
+
+static void append_rounded(void *device, const struct kv_slot *slot, struct tensor k,
+                           struct tensor v, const struct batch *batch) {
+    backend_ref.kv_append(device, slot, k, v, batch);
+    const struct span *span = &batch->spans[batch->n_spans - 1];
+    int32_t pos = span->first_pos + span->n_rows - 1;
+    unsigned char *head = kv_head(span->pages[pos / PAGE_TOKENS], slot, slot->n_heads - 1);
+    if (slot->format == KV_INT16) {
+        int32_t t = pos % E16_CHUNK, chunk = pos % PAGE_TOKENS / E16_CHUNK;
+        kv_chunk16(head, slot->head_dim, chunk).k[2 * t] += 1;
+    }
+}
+
+static void attend_one_token_more(void *device, struct tensor y, struct tensor q,
+                                  const struct kv_slot *slot, const struct attend_args *args,
+                                  const struct batch *batch) {
+    struct attend_args wider = *args;
+    wider.window += wider.window > 0 ? 1 : 0;
+    backend_ref.attend(device, y, q, slot, &wider, batch);
+}
+
+static void attend_without_sinks(void *device, struct tensor y, struct tensor q,
+                                 const struct kv_slot *slot, const struct attend_args *args,
+                                 const struct batch *batch) {
+    struct attend_args bare = *args;
+    bare.sinks = NULL;
+    backend_ref.attend(device, y, q, slot, &bare, batch);
+}
+
+static void table_in_f32(void *device, struct tensor table, const struct weight *freqs,
+                         float factor, const struct batch *batch) {
+    (void)device;
+    int32_t n = freqs->t.cols;
+    for (int32_t r = 0; r < batch->n_rows; r++) {
+        for (int32_t i = 0; i < n; i++) {
+            float angle = (float)batch->positions[r] * ((const float *)freqs->t.data)[i];
+            row_of(table, r)[i] = (float)cos((double)angle) * factor;
+            row_of(table, r)[n + i] = (float)sin((double)angle) * factor;
+        }
+    }
+}
+
+static bool nonfinite_but_the_last(void *device, struct tensor a) {
+    a.cols -= a.cols > 1 ? 1 : 0;
+    return backend_ref.has_nonfinite(device, a);
+}
+
+void op_faults(struct op_fault out[OP_FAULTS]) {
+    static const struct {
+        const char *what;
+        enum op_kind kind;
+    } faults[OP_FAULTS] = {
+        {"rule A folds its segments in order", OP_MATMUL},
+        {"rule B drops the low slice", OP_MATMUL},
+        {"norms sum in order", OP_RMS_NORM},
+        {"silu calls libm", OP_SILU_MUL},
+        {"add writes past its row", OP_ADD},
+        {"rope rounds its products", OP_ROPE},
+        {"a key is off by one", OP_KV_APPEND},
+        {"a window is one token wider", OP_ATTEND},
+        {"sinks are forgotten", OP_ATTEND},
+        {"rope angles are f32", OP_ROPE_TABLE},
+        {"the last column is not looked at", OP_HAS_NONFINITE},
+    };
+    for (int i = 0; i < OP_FAULTS; i++) {
+        out[i] = (struct op_fault){faults[i].what, faults[i].kind, backend_ref};
+    }
+    out[0].backend.matmul = matmul_in_order;
+    out[1].backend.matmul = matmul_one_slice;
+    out[2].backend.rms_norm = norm_in_order;
+    out[3].backend.silu_mul = silu_of_libm;
+    out[4].backend.add = add_one_too_many;
+    out[5].backend.rope = rope_unfused;
+    out[6].backend.kv_append = append_rounded;
+    out[7].backend.attend = attend_one_token_more;
+    out[8].backend.attend = attend_without_sinks;
+    out[9].backend.rope_table = table_in_f32;
+    out[10].backend.has_nonfinite = nonfinite_but_the_last;
+}
