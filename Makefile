@@ -59,6 +59,14 @@ $(BUILD)/run-tests: $(TESTS:%.c=$(BUILD)/%.o) $(CUDA_OBJECTS) $(LIBRARY)
 $(BUILD)/bench-%: $(BUILD)/bench/bench_%.o $(LIBRARY)
 	$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
 
+# replay-NAME runs fuzz/fuzz_NAME.c over files; fuzz-NAME is the same under libFuzzer (CC=clang
+# SAN=fuzzer,address,undefined).
+$(BUILD)/replay-%: $(BUILD)/fuzz/fuzz_%.o $(BUILD)/fuzz/replay.o $(LIBRARY)
+	$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
+
+$(BUILD)/fuzz-%: $(BUILD)/fuzz/fuzz_%.o $(LIBRARY)
+	$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
+
 $(BUILD)/run-tidy: $(BUILD)/tools/tidy.o
 	$(CC) $(CFLAGS) $^ -o $@
 

@@ -78,6 +78,9 @@ TEST(pretokenizer_metaspace_marks_the_start_as_its_scheme_says) {
               "a-b", "▁a|-|b");
     check_cut("{\"type\":\"Sequence\",\"pretokenizers\":[" SPLIT("-") "," METASPACE("always") "]}",
               "a-b", "▁a|▁-|▁b");
+    check_cut(
+        "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"}," METASPACE("first") "]}",
+        "a1b", "▁a|1|b");
 }
 END
 
