@@ -188,7 +188,7 @@ CANON uint8_t canon_quantise_a2(const float *w, int32_t n, int16_t *q) {
         inverse = canon_from_bits((uint32_t)(254 - e) << 23);
     }
     for (int32_t i = 0; i < n; i++) {
-        q[i] = (int16_t)rintf(w[i] * inverse);
+        q[i] = (int16_t)canon_round_clamp(w[i] * inverse, CANON_Q16);
     }
     return (uint8_t)e;
 }
