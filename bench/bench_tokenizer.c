@@ -28,6 +28,11 @@ static void fail(const struct error *err) {
     exit(EXIT_FAILURE);
 }
 
+/* A bool, or -1 when the file does not say. */
+static int choice(const struct checkpoint *checkpoint, const char *key) {
+    return checkpoint_has(checkpoint, key) ? checkpoint_bool(checkpoint, key, false) : -1;
+}
+
 static struct tokenizer *open_gguf(const char *path) {
     struct error err = {0};
     struct checkpoint *checkpoint = NULL;
@@ -45,7 +50,11 @@ static struct tokenizer *open_gguf(const char *path) {
     gguf.n_merges = (int32_t)checkpoint_array_count(checkpoint, "tokenizer.ggml.merges");
     gguf.bos = (int32_t)checkpoint_int(checkpoint, "tokenizer.ggml.bos_token_id", -1);
     gguf.eos = (int32_t)checkpoint_int(checkpoint, "tokenizer.ggml.eos_token_id", -1);
-    gguf.adds_bos = checkpoint_bool(checkpoint, "tokenizer.ggml.add_bos_token", false);
+    gguf.scores = checkpoint_numbers(checkpoint, "tokenizer.ggml.scores");
+    gguf.unknown = (int32_t)checkpoint_int(checkpoint, "tokenizer.ggml.unknown_token_id", -1);
+    gguf.adds_bos = choice(checkpoint, "tokenizer.ggml.add_bos_token");
+    gguf.adds_eos = choice(checkpoint, "tokenizer.ggml.add_eos_token");
+    gguf.adds_space_prefix = choice(checkpoint, "tokenizer.ggml.add_space_prefix");
     if (tokenizer_open_gguf(&tokenizer, &gguf, path, &err) != STATUS_OK) {
         fail(&err);
     }

@@ -391,6 +391,51 @@ TEST(tokenizer_from_gguf_gives_the_ids_of_its_json) {
 }
 END
 
+TEST(tokenizer_from_gguf_joins_by_score_where_there_are_no_merges) {
+    static const char *const tokens[] = {"<unk>", "<s>", "<0x0A>", "▁", "a", "b", "ab", "▁a", "  "};
+    static const size_t sizes[] = {5, 3, 6, 3, 1, 1, 2, 4, 2};
+    static const int32_t types[] = {2, 3, 6, 1, 1, 1, 1, 1, 4};
+    double scores[] = {0, 0, 0, -10, -11, -12, -1, -2, -3};
+    struct tokenizer_gguf gguf = {
+        .model = "llama",
+        .tokens = tokens,
+        .token_sizes = sizes,
+        .types = types,
+        .scores = scores,
+        .n_tokens = 9,
+        .bos = 1,
+        .eos = -1,
+        .unknown = 0,
+        .adds_bos = -1,
+        .adds_eos = -1,
+        .adds_space_prefix = -1,
+    };
+    struct tokenizer *tokenizer = NULL;
+    struct error err = {0};
+    CHECK_OK(tokenizer_open_gguf(&tokenizer, &gguf, "test", &err), err);
+    check_spelling(tokenizer, "ab\nzz ", wrapped, "<s>|▁|ab|<0x0A>|<unk>|▁");
+    check_round_trip(tokenizer, "ab a", 4, plain);
+    tokenizer_close(tokenizer);
+
+    scores[6] = -5;  // now the space joins first
+    gguf.adds_bos = 0;
+    CHECK_OK(tokenizer_open_gguf(&tokenizer, &gguf, "test", &err), err);
+    check_spelling(tokenizer, "ab ab", wrapped, "▁a|b|▁a|b");
+    tokenizer_close(tokenizer);
+
+    gguf.adds_space_prefix = 0;
+    CHECK_OK(tokenizer_open_gguf(&tokenizer, &gguf, "test", &err), err);
+    check_spelling(tokenizer, "ab  ab", plain, "ab|▁|▁a|b");
+    check_spelling(tokenizer, "ab  ", plain, "ab|▁▁");
+    check_round_trip(tokenizer, " a", 2, plain);
+    tokenizer_close(tokenizer);
+
+    gguf.scores = NULL;
+    CHECK_EQ_INT(tokenizer_open_gguf(&tokenizer, &gguf, "x.gguf", &err), STATUS_BAD_INPUT);
+    CHECK_CONTAINS(err.text, "tokenizer.ggml.scores");
+}
+END
+
 TEST(tokenizer_from_gguf_refuses_a_pre_tokenizer_that_it_does_not_know) {
     struct json *root = NULL;
     struct error err = {0};
@@ -604,6 +649,7 @@ SUITE(tokenizer, 60, tokenizer_gives_the_ids_and_texts_of_the_reference_for_ever
       tokenizer_encodes_invalid_utf8_as_replacement_characters,
       tokenizer_bytes_of_tokens_are_the_bytes_of_the_text,
       tokenizer_from_gguf_gives_the_ids_of_its_json,
+      tokenizer_from_gguf_joins_by_score_where_there_are_no_merges,
       tokenizer_from_gguf_refuses_a_pre_tokenizer_that_it_does_not_know,
       tokenizer_digest_changes_with_anything_that_decides_ids,
       tokenizer_refuses_what_it_does_not_know_by_name, tokenizer_says_when_a_pattern_gives_up,

@@ -142,6 +142,11 @@ static enum status open_folder(struct model *model, struct error *err) {
 
 /* ---- GGUF ----------------------------------------------------------------------------------- */
 
+/* A bool, or -1 when the file does not say. */
+static int choice(const struct checkpoint *c, const char *key) {
+    return checkpoint_has(c, key) ? checkpoint_bool(c, key, false) : -1;
+}
+
 static enum status open_gguf_tokenizer(struct model *model, struct error *err) {
     const struct checkpoint *c = model->checkpoint;
     const size_t *token_sizes = NULL, *merge_sizes = NULL;
@@ -154,8 +159,10 @@ static enum status open_gguf_tokenizer(struct model *model, struct error *err) {
         .bos = (int32_t)checkpoint_int(c, "tokenizer.ggml.bos_token_id", -1),
         .eos = (int32_t)checkpoint_int(c, "tokenizer.ggml.eos_token_id", -1),
         .unknown = (int32_t)checkpoint_int(c, "tokenizer.ggml.unknown_token_id", -1),
-        .adds_bos = checkpoint_bool(c, "tokenizer.ggml.add_bos_token", false),
-        .adds_eos = checkpoint_bool(c, "tokenizer.ggml.add_eos_token", false),
+        .scores = checkpoint_numbers(c, "tokenizer.ggml.scores"),
+        .adds_bos = choice(c, "tokenizer.ggml.add_bos_token"),
+        .adds_eos = choice(c, "tokenizer.ggml.add_eos_token"),
+        .adds_space_prefix = choice(c, "tokenizer.ggml.add_space_prefix"),
     };
     gguf.token_sizes = token_sizes;
     gguf.merge_sizes = merge_sizes;
@@ -165,9 +172,12 @@ static enum status open_gguf_tokenizer(struct model *model, struct error *err) {
         return error_set(err, STATUS_BAD_INPUT, "%s: no vocabulary (tokenizer.ggml.tokens)",
                          checkpoint_path(c));
     }
-    if (gguf.types != NULL && n_types != n_tokens) {
-        return error_set(err, STATUS_BAD_INPUT, "%s: %lld tokens but %lld token types",
-                         checkpoint_path(c), (long long)n_tokens, (long long)n_types);
+    int64_t n_scores = checkpoint_array_count(c, "tokenizer.ggml.scores");
+    if ((gguf.types != NULL && n_types != n_tokens) ||
+        (gguf.scores != NULL && n_scores != n_tokens)) {
+        return error_set(err, STATUS_BAD_INPUT, "%s: %lld tokens but %lld types and %lld scores",
+                         checkpoint_path(c), (long long)n_tokens, (long long)n_types,
+                         (long long)n_scores);
     }
     gguf.n_tokens = (int32_t)n_tokens;
     int64_t n_merges = checkpoint_array_count(c, "tokenizer.ggml.merges");

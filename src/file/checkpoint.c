@@ -275,6 +275,11 @@ const int32_t *checkpoint_ints(const struct checkpoint *c, const char *key) {
     return value != NULL && value->kind == GGUF_INTS ? value->ints : NULL;
 }
 
+const double *checkpoint_numbers(const struct checkpoint *c, const char *key) {
+    const struct gguf_value *value = gguf_find(&c->metadata, key);
+    return value != NULL && value->kind == GGUF_NUMBERS ? value->numbers : NULL;
+}
+
 const char *checkpoint_key(const struct checkpoint *c, int64_t i) {
     return i >= 0 && i < c->metadata.n ? c->metadata.at[i].key : NULL;
 }

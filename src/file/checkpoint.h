@@ -57,6 +57,8 @@ const char *const *checkpoint_strings(const struct checkpoint *checkpoint, const
                                       const size_t **sizes);
 /* Any integer or bool array, widened; NULL when absent. */
 const int32_t *checkpoint_ints(const struct checkpoint *checkpoint, const char *key);
+/* Any array of reals; NULL when absent. */
+const double *checkpoint_numbers(const struct checkpoint *checkpoint, const char *key);
 /* The i-th metadata key, for `info`; NULL past the end. */
 const char *checkpoint_key(const struct checkpoint *checkpoint, int64_t i);
 

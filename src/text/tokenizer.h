@@ -18,17 +18,20 @@ MUST_CHECK enum status tokenizer_open_json(struct tokenizer **out, const char *j
 /* The vocabulary of a GGUF file, as llama.cpp's converter writes it.  All pointers are lent for
  * the call. */
 struct tokenizer_gguf {
-    const char *model;  // tokenizer.ggml.model: "gpt2" is byte-level BPE
+    const char *model;  // tokenizer.ggml.model: "gpt2" is byte-level BPE, "llama" SentencePiece's
     const char *pre;    // tokenizer.ggml.pre: "smollm", "llama-bpe", "qwen2", ...
     const char *const *tokens;
     const size_t *token_sizes;
     const int32_t *types;  // tokenizer.ggml.token_type: 1 normal, 3 control, 4 user defined, ...
+    const double *scores;  // tokenizer.ggml.scores: what "llama" has instead of merges, or NULL
     int32_t n_tokens;
     const char *const *merges;
     const size_t *merge_sizes;
     int32_t n_merges;
     int32_t bos, eos, unknown;  // -1 when absent
-    bool adds_bos, adds_eos;
+    /* tokenizer.ggml.add_bos_token and so on; -1 when the file does not say, which means what
+     * models of its kind do. */
+    int adds_bos, adds_eos, adds_space_prefix;
 };
 MUST_CHECK enum status tokenizer_open_gguf(struct tokenizer **out,
                                            const struct tokenizer_gguf *gguf, const char *what,
