@@ -581,6 +581,21 @@ TEST(tokenizer_refuses_a_text_past_the_limit) {
 }
 END
 
+TEST(tokenizer_refuses_a_word_past_the_limit) {
+    struct tokenizer *tokenizer = open_file("tests/data/tokenizer/gemma3/tokenizer.json");
+    struct error err = {0};
+    struct token_ids ids = {0};
+    size_t size = (size_t)LIMIT_WORD_BYTES + 1;
+    char *text = malloc(size);
+    memset(text, 'z', size);
+    CHECK_EQ_INT(tokenizer_encode(tokenizer, text, size, plain, &ids, &err), STATUS_TOO_LONG);
+    CHECK_CONTAINS(err.text, "a word of more than");
+    free(text);
+    free(ids.at);
+    tokenizer_close(tokenizer);
+}
+END
+
 /* One word of 100,000 letters, by the heap, against the same word cut where no merge reaches. */
 TEST(tokenizer_encodes_one_enormous_word) {
     struct tokenizer *tokenizer =
@@ -653,5 +668,6 @@ SUITE(tokenizer, 60, tokenizer_gives_the_ids_and_texts_of_the_reference_for_ever
       tokenizer_from_gguf_refuses_a_pre_tokenizer_that_it_does_not_know,
       tokenizer_digest_changes_with_anything_that_decides_ids,
       tokenizer_refuses_what_it_does_not_know_by_name, tokenizer_says_when_a_pattern_gives_up,
-      tokenizer_refuses_a_text_past_the_limit, tokenizer_encodes_one_enormous_word,
+      tokenizer_refuses_a_text_past_the_limit, tokenizer_refuses_a_word_past_the_limit,
+      tokenizer_encodes_one_enormous_word,
       tokenizer_may_be_shared_by_threads)

@@ -22,6 +22,7 @@ enum {
     LIMIT_TEMPLATE_OUTPUT = 64 << 20,  // bytes of one rendering
     LIMIT_TEXT_BYTES = 64 << 20,       // text given to the tokenizer at once
     LIMIT_TOKEN_BYTES = 1 << 16,       // one vocabulary entry
+    LIMIT_WORD_BYTES = 8 << 20,        // one word of a text: merging takes 36 bytes a byte
     LIMIT_ROWS = 512,                  // rows of one pass: enough to amortise every weight read
     LIMIT_OUT_ROWS = 128,     // rows of one pass that give logits: draft windows of many streams
     LIMIT_SESSIONS = 256,     // live token timelines of one engine

@@ -442,11 +442,14 @@ static size_t next_cut(const struct bpe *bpe, const char *word, size_t size, siz
     return size;
 }
 
-void bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const char *word, size_t size,
+bool bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const char *word, size_t size,
                 struct token_ids *out) {
-    assert(size <= LIMIT_TEXT_BYTES * 8u);
     for (size_t at = 0, end; at < size; at = end) {
         end = bpe->never_cuts ? size : next_cut(bpe, word, size, at);
+        if (end - at > LIMIT_WORD_BYTES) {
+            return false;
+        }
         encode_remembered(bpe, scratch, word + at, end - at, out);
     }
+    return true;
 }

@@ -40,6 +40,7 @@ struct bpe_scratch {
 };
 void bpe_scratch_free(struct bpe_scratch *scratch);
 
-/* Append the ids of a word.  Words of text must be UTF-8; those of bytes may hold anything. */
-void bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const char *word, size_t size,
-                struct token_ids *out);
+/* Append the ids of a word.  Words of text must be UTF-8; those of bytes may hold anything.  False,
+ * with some ids appended, when a part that cannot be cut is longer than LIMIT_WORD_BYTES. */
+MUST_CHECK bool bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const char *word,
+                           size_t size, struct token_ids *out);

@@ -42,12 +42,14 @@ struct encoder {
     struct bpe_scratch bpe;
     struct normal_text normal;
     struct token_ids *out;
+    bool met_long_word;
     struct error *err;
 };
 
 static void encode_word(void *context, const char *word, size_t size) {
     struct encoder *encoder = context;
-    bpe_encode(encoder->tokenizer->bpe, &encoder->bpe, word, size, encoder->out);
+    encoder->met_long_word |=
+        !bpe_encode(encoder->tokenizer->bpe, &encoder->bpe, word, size, encoder->out);
 }
 
 /* A part of the text that holds no added token. */
@@ -56,8 +58,14 @@ typedef enum status encode_between(struct encoder *encoder, const char *text, si
 
 static enum status encode_normalized(struct encoder *encoder, const char *text, size_t size,
                                      bool is_first) {
-    return pretokenizer_run(encoder->tokenizer->pretokenizer, &encoder->pieces, text, size,
-                            is_first, encode_word, encoder, encoder->err);
+    enum status status = pretokenizer_run(encoder->tokenizer->pretokenizer, &encoder->pieces, text,
+                                          size, is_first, encode_word, encoder, encoder->err);
+    if (status == STATUS_OK && encoder->met_long_word) {
+        status = error_set(encoder->err, STATUS_TOO_LONG,
+                           "text: a word of more than %d bytes, after pre-tokenisation",
+                           LIMIT_WORD_BYTES);
+    }
+    return status;
 }
 
 /* Where the character before `at` begins. */

@@ -50,8 +50,9 @@ struct encode_options {
                           // *special* ones are plain characters (user text), others still match
 };
 /* Appends to `out`.  The text may hold any bytes; those that are no UTF-8 are encoded as
- * U+FFFD, as Python's errors="replace" would.  Fails only past LIMIT_TEXT_BYTES or when the
- * regular expression engine gives up (its bounds named in the error). */
+ * U+FFFD, as Python's errors="replace" would.  Fails only past LIMIT_TEXT_BYTES, for a
+ * word past LIMIT_WORD_BYTES, or when the regular expression engine gives up (its bounds named in
+ * the error); ids may have been appended then. */
 MUST_CHECK enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text,
                                         size_t text_size, struct encode_options options,
                                         struct token_ids *out, struct error *err);
