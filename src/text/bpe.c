@@ -64,9 +64,13 @@ static uint64_t pair_of(int32_t left, int32_t right) {
     return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
 }
 
-static struct merge_slot *merge_slot_of(const struct bpe *bpe, uint64_t pair) {
+static uint64_t hash_pair(uint64_t pair) {
     uint64_t hash = pair * 0x9E3779B97F4A7C15u;
-    for (uint64_t i = (hash ^ hash >> 32) & bpe->mask;; i = (i + 1) & bpe->mask) {
+    return hash ^ hash >> 32;
+}
+
+static struct merge_slot *merge_slot_of(const struct bpe *bpe, uint64_t pair) {
+    for (uint64_t i = hash_pair(pair) & bpe->mask;; i = (i + 1) & bpe->mask) {
         struct merge_slot *slot = &bpe->merges[i];
         if (slot->pair == pair || slot->pair == no_pair) {
             return slot;
@@ -153,6 +157,10 @@ static void note_join(struct bpe *bpe, int32_t left, int32_t right) {
     } else {
         bpe->never_cuts = true;
     }
+}
+
+void bpe_prefetch_merge(const struct bpe *bpe, int32_t left, int32_t right) {
+    __builtin_prefetch(&bpe->merges[hash_pair(pair_of(left, right)) & bpe->mask]);
 }
 
 void bpe_add_merge(struct bpe *bpe, int32_t left, int32_t right, int32_t joined) {

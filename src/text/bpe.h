@@ -26,6 +26,7 @@ struct bpe *bpe_open(const struct text_pool *pool, const struct text_index *keys
 void bpe_close(struct bpe *bpe);
 /* `left` and `right` become `joined`; the n-th call has rank n.  A pair added again takes the later
  * rank. */
+void bpe_prefetch_merge(const struct bpe *bpe, int32_t left, int32_t right);
 void bpe_add_merge(struct bpe *bpe, int32_t left, int32_t right, int32_t joined);
 void bpe_finish(struct bpe *bpe);
 

@@ -96,6 +96,7 @@ static const char *unescape_unicode(const char *at, const char *end, struct buff
 static enum status unescape(struct scan *scan, const char *end, struct scan_text *out) {
     static const char letters[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
     scan->last_escaped = 1 - scan->last_escaped;
+    scan->n_escaped_strings++;
     struct buffer *buffer = &scan->escaped[scan->last_escaped];
     buffer_clear(buffer);
     buffer_text(buffer, "");

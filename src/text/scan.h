@@ -14,6 +14,7 @@ struct scan {
     struct error *err;
     struct buffer escaped[2];  // of the last two strings that held escapes
     int last_escaped;
+    size_t n_escaped_strings;  // read so far
     size_t n_skipped_strings;  // that scan_skip() has met
 };
 

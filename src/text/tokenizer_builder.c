@@ -197,40 +197,66 @@ static int32_t find_joined(struct tokenizer_builder *builder, const char *text, 
     return index_find(&tokenizer->by_spelling, &tokenizer->spellings, text, size);
 }
 
+/* The three tokens of a merge; false when one is missing. */
+static bool resolve_merge(struct tokenizer_builder *builder, struct pending_merge *merge) {
+    const struct tokenizer *tokenizer = builder->tokenizer;
+    const struct text_index *index = &tokenizer->by_spelling;
+    char few[256];
+    size_t size = merge->left_size + merge->right_size;
+    char *text = size <= sizeof few ? few : mem_alloc(size);
+    memcpy(text, merge->left, merge->left_size);
+    memcpy(text + merge->left_size, merge->right, merge->right_size);
+    merge->ids[0] = index_find(index, &tokenizer->spellings, merge->left, merge->left_size);
+    merge->ids[1] = index_find(index, &tokenizer->spellings, merge->right, merge->right_size);
+    merge->ids[2] = find_joined(builder, text, size);
+    builder->last_joined = merge->ids[2];
+    if (text != few) {
+        free(text);
+    }
+    return merge->ids[0] >= 0 && merge->ids[1] >= 0 && merge->ids[2] >= 0;
+}
+
+enum status builder_flush_merges(struct tokenizer_builder *builder) {
+    const struct tokenizer *tokenizer = builder->tokenizer;
+    int32_t n = builder->n_pending;
+    builder->n_pending = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const struct pending_merge *merge = &builder->pending[i];
+        index_prefetch(&tokenizer->by_spelling, merge->left, merge->left_size);
+        index_prefetch(&tokenizer->by_spelling, merge->right, merge->right_size);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        struct pending_merge *merge = &builder->pending[i];
+        if (!resolve_merge(builder, merge)) {
+            return error_set(
+                builder->err, STATUS_BAD_INPUT,
+                "%s: the merge '%.*s' + '%.*s' has a part or a result that is no token",
+                builder->what, (int)(merge->left_size < 64 ? merge->left_size : 64), merge->left,
+                (int)(merge->right_size < 64 ? merge->right_size : 64), merge->right);
+        }
+        bpe_prefetch_merge(tokenizer->bpe, merge->ids[0], merge->ids[1]);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t *ids = builder->pending[i].ids;
+        bpe_add_merge(tokenizer->bpe, ids[0], ids[1], ids[2]);
+        digest_bytes(builder, ids, sizeof builder->pending[i].ids);
+    }
+    return STATUS_OK;
+}
+
 enum status builder_add_merge(struct tokenizer_builder *builder, const char *left, size_t left_size,
                               const char *right, size_t right_size) {
-    struct tokenizer *tokenizer = builder->tokenizer;
-    char joined[256];
-    char *text = joined;
-    size_t size = left_size + right_size;
     if (left_size > LIMIT_TOKEN_BYTES || right_size > LIMIT_TOKEN_BYTES) {
         return error_set(builder->err, STATUS_TOO_LONG, "%s: a merge is longer than %d bytes",
                          builder->what, LIMIT_TOKEN_BYTES);
     }
-    if (size > sizeof joined) {
-        text = mem_alloc(size);
-    }
-    memcpy(text, left, left_size);
-    memcpy(text + left_size, right, right_size);
-    const struct text_pool *pool = &tokenizer->spellings;
-    int32_t ids[3] = {
-        index_find(&tokenizer->by_spelling, pool, left, left_size),
-        index_find(&tokenizer->by_spelling, pool, right, right_size),
-        find_joined(builder, text, size),
+    builder->pending[builder->n_pending++] = (struct pending_merge){
+        .left = left,
+        .right = right,
+        .left_size = left_size,
+        .right_size = right_size,
     };
-    builder->last_joined = ids[2];
-    if (text != joined) {
-        free(text);
-    }
-    if (ids[0] < 0 || ids[1] < 0 || ids[2] < 0) {
-        return error_set(builder->err, STATUS_BAD_INPUT,
-                         "%s: the merge '%.*s' + '%.*s' has a part or a result that is no token",
-                         builder->what, (int)(left_size < 64 ? left_size : 64), left,
-                         (int)(right_size < 64 ? right_size : 64), right);
-    }
-    bpe_add_merge(tokenizer->bpe, ids[0], ids[1], ids[2]);
-    digest_bytes(builder, ids, sizeof ids);
-    return STATUS_OK;
+    return builder->n_pending == PENDING_MERGES ? builder_flush_merges(builder) : STATUS_OK;
 }
 
 /* The next id: after the vocabulary, or after the added tokens beyond it. */

@@ -208,7 +208,7 @@ static enum status add_merges(struct tokenizer_builder *builder,
         status = builder_add_merge(builder, text, (size_t)(space - text), space + 1,
                                    size - (size_t)(space + 1 - text));
     }
-    return status;
+    return status == STATUS_OK ? builder_flush_merges(builder) : status;
 }
 
 static enum status add_added(struct tokenizer_builder *builder, const struct tokenizer_gguf *gguf) {
@@ -356,7 +356,7 @@ static enum status add_scored_merges(struct tokenizer_builder *builder,
         status = builder_add_merge(builder, left, left_size, right, right_size);
     }
     free(list.at);
-    return status;
+    return status == STATUS_OK ? builder_flush_merges(builder) : status;
 }
 
 static enum status build_spm(struct tokenizer_builder *builder, const struct tokenizer_gguf *gguf) {

@@ -87,7 +87,11 @@ static enum status scan_merges(struct tokenizer_builder *builder, struct scan *i
         return scan_error(in);
     }
     while (!scan_take(in, ']')) {
+        size_t n_escaped = in->n_escaped_strings;
         enum status status = scan_merge(builder, in);
+        if (status == STATUS_OK && in->n_escaped_strings != n_escaped) {
+            status = builder_flush_merges(builder);  // its text is about to be overwritten
+        }
         if (status == STATUS_OK && !scan_take(in, ',') && scan_peek(in) != ']') {
             status = scan_error(in);
         }
@@ -95,7 +99,7 @@ static enum status scan_merges(struct tokenizer_builder *builder, struct scan *i
             return status;
         }
     }
-    return STATUS_OK;
+    return builder_flush_merges(builder);
 }
 
 typedef enum status scan_part(struct tokenizer_builder *builder, struct scan *in);

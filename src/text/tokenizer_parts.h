@@ -34,13 +34,23 @@ struct tokenizer {
     char digest[SHA256_HEX_SIZE];
 };
 
+/* A merge whose tokens have not been looked up yet. */
+struct pending_merge {
+    const char *left, *right;
+    size_t left_size, right_size;
+    int32_t ids[3];  // left, right, joined
+};
+enum { PENDING_MERGES = 32 };
+
 /* A tokenizer being built, and what is needed only until it is. */
 struct tokenizer_builder {
     struct tokenizer *tokenizer;
     const char *what;
     struct error *err;
     struct sha256 *sha;
-    int32_t last_joined;       // by a merge
+    int32_t last_joined;  // by a merge
+    struct pending_merge pending[PENDING_MERGES];
+    int32_t n_pending;
     struct decoding decoding;  // working memory, once the pipeline is set
     struct buffer digested;    // what is to go into `sha`, gathered
 };
@@ -59,8 +69,10 @@ MUST_CHECK enum status builder_set_pipeline(struct tokenizer_builder *builder,
                                             const struct json *decoder);
 MUST_CHECK enum status builder_set_bpe(struct tokenizer_builder *builder,
                                        struct bpe_options options, size_t n_merges);
+/* The texts must stay until builder_flush_merges(), which follows the last merge. */
 MUST_CHECK enum status builder_add_merge(struct tokenizer_builder *builder, const char *left,
                                          size_t left_size, const char *right, size_t right_size);
+MUST_CHECK enum status builder_flush_merges(struct tokenizer_builder *builder);
 /* The id is that of the vocabulary, or the next free one, as Hugging Face's tokenizers gives it. */
 MUST_CHECK enum status builder_add_added(struct tokenizer_builder *builder,
                                          const struct added_token *flags, const char *content,

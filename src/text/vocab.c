@@ -159,6 +159,14 @@ void index_add(struct text_index *index, const struct text_pool *pool, int32_t i
     }
 }
 
+void index_prefetch(const struct text_index *index, const char *text, size_t size) {
+    if (index->slots != NULL && size <= LIMIT_TOKEN_BYTES) {
+        uint64_t hash =
+            size > INLINE_BYTES ? hash64(text, size) : word_key_hash(word_key(text, size));
+        __builtin_prefetch(&index->slots[hash & index->mask]);
+    }
+}
+
 int32_t index_find(const struct text_index *index, const struct text_pool *pool, const char *text,
                    size_t size) {
     bool is_known = index->slots != NULL && size <= LIMIT_TOKEN_BYTES;

@@ -43,6 +43,8 @@ void index_reserve(struct text_index *index, const struct text_pool *pool, uint3
 void index_free(struct text_index *index);
 /* Make the string that `pool` has for `id` findable; of two equal strings the later id stays. */
 void index_add(struct text_index *index, const struct text_pool *pool, int32_t id);
+/* Begin to fetch what index_find() will look at: many look-ups at once wait for memory once. */
+void index_prefetch(const struct text_index *index, const char *text, size_t size);
 int32_t index_find(const struct text_index *index, const struct text_pool *pool, const char *text,
                    size_t size);  // -1 when there is none
 
