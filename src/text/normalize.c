@@ -198,8 +198,22 @@ static bool is_settled(uint32_t c) {
     return c < 0x300 || (low < sizeof ranges / sizeof ranges[0] && ranges[low][0] <= c);
 }
 
+static bool is_still_mark(uint32_t c) {
+    int low = 0, high = unicode_still_mark_count;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (unicode_still_marks[middle].last < c) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < unicode_still_mark_count && unicode_still_marks[low].first <= c;
+}
+
 /* The part of the text from `from` on that NFC may change: from the character before the first
- * unsettled one up to the next settled one.  False when there is none. */
+ * unsettled one up to the next settled one.  False when there is none.  A still mark belongs to no
+ * part. */
 static bool next_unsettled(const char *text, size_t size, size_t from, size_t *start, size_t *end) {
     size_t before = from;
     bool is_found = false;
@@ -208,15 +222,17 @@ static bool next_unsettled(const char *text, size_t size, size_t from, size_t *s
         int length =
             (unsigned char)text[i] < 0x80 ? 1 : utf8_decode(text + i, size - i, &code_point);
         assert(length > 0);
-        bool is_unsettled = !is_settled(code_point);
-        if (is_unsettled && !is_found) {
-            is_found = true;
-            *start = before;
-        } else if (!is_unsettled && is_found) {
+        bool is_settled_here = is_settled(code_point);
+        bool is_still = !is_settled_here && is_still_mark(code_point);
+        if (is_found && (is_settled_here || is_still)) {
             *end = i;
             return true;
         }
-        before = i;
+        if (!is_settled_here && !is_still && !is_found) {
+            is_found = true;
+            *start = before;
+        }
+        before = is_still ? i + (size_t)length : i;
         i += (size_t)length;
     }
     *end = size;

@@ -65,7 +65,8 @@ void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int
 int32_t tokenizer_vocab_size(const struct tokenizer *tokenizer);  // largest id + 1
 /* -1 when there is none.  `text` is the token's content as tokenizer.json spells it. */
 int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *text);
-/* The token as spelled in the vocabulary (byte-level alphabet and all); NULL when unused. */
+/* The token as spelled in the vocabulary (byte-level alphabet and all); NULL when unused.  An added
+ * token that is looked for in normalised text is spelled as normalised. */
 const char *tokenizer_spelling(const struct tokenizer *tokenizer, int32_t id);
 bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t id);
 /* The raw bytes that a token adds to a text in the middle of it: what a grammar or a stop string

@@ -16,3 +16,8 @@ extern const int unicode_later_count;
  * counts the characters, "" where it does not. */
 extern const struct unicode_range unicode_punctuation_fixes[];
 extern const int unicode_punctuation_fix_count;
+
+/* Marks newer than the reference's normal forms: to it they have no class, so that they stay where
+ * they are, and nothing moves or joins over them.  Ascending. */
+extern const struct unicode_range unicode_still_marks[];
+extern const int unicode_still_mark_count;

@@ -8,7 +8,7 @@ Needs: pip install tokenizers; a Python whose unicodedata is version 14 (Python 
 import sys
 import unicodedata
 
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
 assert unicodedata.unidata_version == "14.0.0", unicodedata.unidata_version
 CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So".split()
@@ -49,6 +49,14 @@ def runs(points):
     return result
 
 
+def is_still(c):
+    """Whether the reference's normaliser leaves a mark where it stands among others."""
+    nfc = normalizers.NFC()
+    low, high = "\u0334", "\u0345"  # classes 1 and 240
+    return (nfc.normalize_str("x" + high + chr(c)) == "x" + high + chr(c)
+            and nfc.normalize_str("x" + chr(c) + low) == "x" + chr(c) + low)
+
+
 rows = []
 for category in CATEGORIES:
     for c in members(r"\p{%s}" % category):
@@ -65,6 +73,9 @@ for c, category in rows:
 known = {c for c in range(0x80, 0x110000) if unicodedata.category(chr(c))[0] == "P"}
 known |= {c for c, category in rows if category[0] == "P"}
 counted = punctuation()
+marks = {c for c in range(0x300, 0x110000) if unicodedata.combining(chr(c))}
+marks |= {c for c, category in rows if category == "Mn"}
+still = {c for c in marks if is_still(c)} | {0x11930}  # the last joins, since Unicode 13, to U+11938
 
 print("""/* unicode_later.c - characters assigned after Unicode 14, with their categories, as the reference's
  * regular expressions have them.  Written by tools/reference/make_unicode_later.py. */
@@ -82,5 +93,11 @@ for add, points in (("", known - counted), ("P", counted - known)):
         print('    {0x%X, 0x%X, "%s"},' % (first, last, add))
 print("""};
 const int unicode_punctuation_fix_count =
-    sizeof unicode_punctuation_fixes / sizeof unicode_punctuation_fixes[0];""")
+    sizeof unicode_punctuation_fixes / sizeof unicode_punctuation_fixes[0];
+
+const struct unicode_range unicode_still_marks[] = {""")
+for first, last in runs(still):
+    print('    {0x%X, 0x%X, "M"},' % (first, last))
+print("""};
+const int unicode_still_mark_count = sizeof unicode_still_marks / sizeof unicode_still_marks[0];""")
 print(len(ranges), "ranges", file=sys.stderr)
