@@ -484,3 +484,11 @@ bool unicode_is_word(uint32_t c) {
     return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) ||
            category == UTF8PROC_CATEGORY_PC || c == 0x200C || c == 0x200D || is_other_alphabetic;
 }
+
+uint32_t unicode_to_upper(uint32_t code_point) {
+    return (uint32_t)utf8proc_toupper((utf8proc_int32_t)code_point);
+}
+
+uint32_t unicode_to_lower(uint32_t code_point) {
+    return (uint32_t)utf8proc_tolower((utf8proc_int32_t)code_point);
+}
