@@ -137,7 +137,7 @@ static bool slice_bound(struct render *r, struct value v, int64_t fallback, int6
 
 bool render_slice(struct render *r, struct value object, const struct value parts[3],
                   struct value *out) {
-    int64_t from, to, step = parts[2].kind == VALUE_INT ? parts[2].integer : 1;
+    int64_t from = 0, to = 0, step = parts[2].kind == VALUE_INT ? parts[2].integer : 1;
     if (object.kind != VALUE_STRING && !value_is_sequence(object)) {
         return render_fail(r, "a value of type %s cannot be sliced", value_type_name(object));
     }

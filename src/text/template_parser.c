@@ -727,7 +727,7 @@ static enum status parse_continue(struct parser *p, struct node **out) {
 }
 
 static const struct {
-    const char *name = NULL;
+    const char *name;
     parse_fn parse;
 } statements[] = {
     {"for", parse_for},         {"if", parse_if},

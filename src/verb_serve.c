@@ -1,0 +1,39 @@
+/* verb_serve.c - selfsame serve. */
+#include "server.h"
+#include "verbs.h"
+
+#include <stdlib.h>
+
+enum status verb_serve(const struct args *args, struct error *err) {
+    struct engine *engine = NULL;
+    struct engine_options options = {
+        .chunk = args->chunk,
+        .parallel_max = args->parallel,
+        .context_max = args->context,
+        .drafts = true,
+    };
+    struct server_options server = {
+        .host = args->host != NULL ? args->host : "127.0.0.1",
+        .port = args->port,
+        .api_key_file = args->api_key_file,
+    };
+    char *path = NULL;
+    server_block_signals();
+    enum status status = args_model_options(args, &options.model, err);
+    if (status == STATUS_OK && args->state_dir != NULL) {
+        status = error_set(err, STATUS_UNSUPPORTED,
+                           "selfsame serve: --state-dir: saved states are not in this version yet");
+    }
+    if (status == STATUS_OK) {
+        status = verb_model_path(args, &path, err);
+    }
+    if (status == STATUS_OK) {
+        status = engine_open(&engine, path, &options, err);
+    }
+    if (status == STATUS_OK) {
+        status = server_run(engine, &server, err);
+    }
+    engine_close(engine);
+    free(path);
+    return status;
+}
