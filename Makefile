@@ -91,6 +91,9 @@ test: packages  ## everything CI runs
 demo: packages  ## the main job, end to end
 	tools/demo.sh
 
+bench: $(BUILD)/bench-kernels  ## kernels as fractions of the machine's ceilings
+	$(BUILD)/bench-kernels
+
 format:  ## format every source with clang-format 14
 	clang-format -i $(shell find src tests fuzz bench tools -name '*.[ch]')
 
@@ -100,4 +103,4 @@ clean:  ## remove build/
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/'
 
-.PHONY: all packages tests tidy test demo format clean help
+.PHONY: all packages tests tidy test demo bench format clean help

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 struct arena_block {
     struct arena_block *before;
@@ -36,16 +37,24 @@ void *mem_grow_at(void *old, size_t size, const char *file, int line) {
     return check(realloc(old, size > 0 ? size : 1), size, file, line);
 }
 
+enum { HUGE_PAGE = 2 << 20, HUGE_FROM = 4 << 20 };
+
 void *mem_large(size_t size) {
-    size_t rounded = (size + 63) & ~(size_t)63;
+    size_t unit = size >= HUGE_FROM ? HUGE_PAGE : 64;  // weights stream better from huge pages
+    size_t rounded = (size + unit - 1) & ~(unit - 1);
     if (rounded < size) {
         return NULL;
     }
-    void *memory = aligned_alloc(64, rounded > 0 ? rounded : 64);
-    if (memory != NULL) {
-        memset(memory, 0, rounded);
+    void *memory = aligned_alloc(unit, rounded > 0 ? rounded : unit);
+    if (memory == NULL) {
+        return NULL;
     }
-    return memory;
+#ifdef MADV_HUGEPAGE
+    if (size >= HUGE_FROM) {
+        (void)madvise(memory, rounded, MADV_HUGEPAGE);  // a wish: the system may say no
+    }
+#endif
+    return memset(memory, 0, rounded);
 }
 
 void mem_large_free(void *memory) {

@@ -245,7 +245,7 @@ static void quantise_queries(const struct attend_job *job, const struct attend_i
         float amax_scale;
         job->device->kernels->quantise(cpu_row(job->q, place.row) + place.head * dim, dim, padded,
                                        padded, CANON_Q16, 1.0f, s->high + i * padded,
-                                       s->low + i * padded, &amax_scale, NULL);
+                                       s->low + i * padded, &amax_scale, NULL, NULL);
         s->query_scale[i] = canon_e16_query_scale(amax_scale, job->args->scale);
     }
 }
@@ -432,12 +432,12 @@ static void append_e16(const struct cpu_kernels *kernels, struct kv_chunk16 chun
     int16_t q[LIMIT_HEAD_DIM];
     int32_t padded = cpu_padded(head_dim, PANEL_ROWS);
     kernels->quantise(k, head_dim, padded, padded, CANON_Q16, 1.0f, q, NULL, &chunk.k_scale[t],
-                      NULL);
+                      NULL, NULL);
     for (int32_t d = 0; d < head_dim; d += 2) {
         memcpy(chunk.k + ((size_t)(d / 2) * E16_CHUNK + (size_t)t) * 2, q + d, 2 * sizeof *q);
     }
     kernels->quantise(v, head_dim, padded, padded, CANON_Q16, 1.0f, q, NULL, &chunk.v_scale[t],
-                      NULL);
+                      NULL, NULL);
     int16_t *to = chunk.v + (size_t)(t / 2) * (size_t)head_dim * 2 + t % 2;
     for (int32_t d = 0; d < head_dim; d++) {
         to[2 * d] = q[d];

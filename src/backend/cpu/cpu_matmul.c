@@ -23,7 +23,7 @@ struct acts_form {
     enum cpu_form form;  // FLOAT stands for ROWS too
     int32_t k, group;
     enum acts acts;
-    bool has_sums;
+    bool has_sums, has_minus8;
     float *x;  // FLOAT
     struct dot_rows rows;
 };
@@ -75,8 +75,9 @@ static void find_forms(struct matmul_job *job) {
                 .acts = job->weights[i]->acts,
             };
         }
-        job->forms[f].has_sums |=
-            w->form == FORM_INT && (w->scales == SCALES_BIAS || w->scales == SCALES_SUB_MIN);
+        bool has_offset = w->scales == SCALES_BIAS || w->scales == SCALES_SUB_MIN;
+        job->forms[f].has_sums |= w->form == FORM_INT && has_offset;
+        job->forms[f].has_minus8 |= w->form == FORM_INT && w->is_4bit && !has_offset;
         job->form_of[i] = f;
     }
 }
@@ -100,6 +101,9 @@ static void carve_form(struct acts_form *form, int32_t n_rows, struct cpu_carver
     if (form->has_sums) {
         form->rows.sum = cpu_carve(carver, n_scales * sizeof(float));
     }
+    if (form->has_minus8) {
+        form->rows.minus8 = cpu_carve(carver, n_scales * sizeof(int32_t));
+    }
 }
 
 /* The same rows, from row `first` on. */
@@ -110,6 +114,7 @@ static struct dot_rows rows_from(const struct dot_rows *rows, int32_t first) {
     from.low = rows->low != NULL ? rows->low + values : NULL;
     from.scale = rows->scale + scales;
     from.sum = rows->sum != NULL ? rows->sum + scales : NULL;
+    from.minus8 = rows->minus8 != NULL ? rows->minus8 + scales : NULL;
     return from;
 }
 
@@ -127,7 +132,7 @@ static void prepare_row(const struct matmul_job *job, const struct acts_form *fo
     job->device->kernels->quantise(x, job->a.cols, form->k, form->group, bound,
                                    is_a2 ? 256.0f : 1.0f, (int16_t *)(uintptr_t)rows.q,
                                    (int16_t *)(uintptr_t)rows.low, (float *)(uintptr_t)rows.scale,
-                                   (float *)(uintptr_t)rows.sum);
+                                   (float *)(uintptr_t)rows.sum, (int32_t *)(uintptr_t)rows.minus8);
 }
 
 static void prepare_rows(void *context, int32_t first, int32_t end, int32_t worker) {

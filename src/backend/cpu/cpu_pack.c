@@ -5,15 +5,15 @@
  *
  *   f32, f16      [k][16]
  *   bf16          [k/2][16][2]
- *   A2            i16 [k/2][16][2], u8 exponent [k/128][16]
- *   8-bit codes   i8 [k/4][16][4], in the order k0 k2 k1 k3: shifting a lane's two halves left and
- *                 right by 8 gives the pairs (k0, k1) and (k2, k3)
- *   4-bit codes   [k/8][16][4 bytes]: the lane's lower half holds k0 k2 k4 k6 in its nibbles,
- * lowest first, the upper half k1 k3 k5 k7; signed unless the format has minima and with codes: f16
- * d [blocks][16], f16 offset [blocks][16] (bias, or -dmin), i8 sub-scale [groups][16], u8 minimum
- * [groups][16]
+ *   A2            i16 [k/2][16][2]; u8 exponent [k/128][16]
+ *   8-bit codes   i8 [k/4][16][4] in the order k0 k2 k1 k3: shifts of a lane's two halves by 8 give
+ *                 the pairs (k0, k1) and (k2, k3)
+ *   4-bit codes   [k/8][16][4 bytes]: the lane's lower half holds k0 k2 k4 k6 in its nibbles, from
+ *                 the lowest, the upper half k1 k3 k5 k7; plus 8 in formats without minima
  *
- * Q5 and Q6 formats take 8 bits a code, Q2 and Q3 take 4.
+ * Codes go with f16 d [blocks][16], f16 offset [blocks][16] (bias, or -dmin), i8 sub-scale
+ * [groups][16] and u8 minimum [groups][16].  Q5 and Q6 formats take 8 bits a code, Q2 and Q3 take
+ * 4.
  */
 #include "arena.h"
 #include "cpu.h"
@@ -92,12 +92,13 @@ static void pack_a2_row(const struct pack_job *job, const struct dot_panel *pane
 static void put_codes(const struct cpu_weight *packed, uint8_t *codes, int32_t lane, int32_t first,
                       const int8_t *code, int32_t n) {
     static const uint8_t order[4] = {0, 2, 1, 3};
+    int bias = packed->scales == SCALES_PLAIN || packed->scales == SCALES_SUB ? 8 : 0;
     for (int32_t i = 0; i < n; i++) {
         size_t k = (size_t)(first + i);
         if (packed->is_4bit) {
             size_t pair = k % 8 / 2;
             uint8_t *at = codes + k / 8 * 64 + (size_t)lane * 4 + k % 2 * 2 + pair / 2;
-            *at = (uint8_t)(*at | (code[i] & 15) << (pair % 2 * 4));
+            *at = (uint8_t)(*at | (code[i] + bias) << (pair % 2 * 4));
         } else {
             codes[k / 4 * 64 + (size_t)lane * 4 + order[k % 4]] = (uint8_t)code[i];
         }

@@ -9,7 +9,7 @@
 #include "kernels.h"
 #include "quant.h"
 
-enum { LANE_COUNT = PANEL_ROWS };
+enum { LANE_COUNT = PANEL_ROWS, PREFETCH_AHEAD = 1024 };
 
 #define EACH_ROW _Pragma("GCC unroll 16") for (int m = 0; m < n_rows; m++)
 
@@ -102,6 +102,10 @@ VEC void dot_slices(const int n_rows, struct vi *acc, const int16_t *w, int64_t 
 #pragma GCC unroll 2
     for (int32_t p = 0; p < n_pairs; p++) {
         struct vi both = vi_load(w + p * step), upper = vi_high16(both);
+        vec_prefetch((const unsigned char *)(w + p * step) + PREFETCH_AHEAD);
+        vec_prefetch((const unsigned char *)(w + p * step) + PREFETCH_AHEAD);
+        vec_prefetch((const unsigned char *)(w + p * step) + PREFETCH_AHEAD);
+        vec_prefetch((const unsigned char *)(w + p * step) + PREFETCH_AHEAD);
         EACH_ROW {
             acc[m] = vi_dot16(acc[m], both, pair_at(high + m * stride + 2 * p));
             acc[m] = vi_dot16(acc[m], upper, pair_at(low + m * stride + 2 * p));
@@ -140,20 +144,25 @@ VEC void dot_a2(const int n_rows, float *out, const struct dot_panel *panel,
 
 /* ---- rule B --------------------------------------------------------------------------------- */
 
-/* Sixteen values of 16 rows: 8-bit codes lie as k0 k2 k1 k3 in a lane's four bytes, 4-bit codes as
- * k0 k2 k4 k6 and k1 k3 k5 k7 in the nibbles of its two halves. */
-VEC void dot_sixteen(const int bits, const bool is_unsigned, const int n_rows, struct vi *acc,
-                     const uint8_t *codes, const int16_t *q, int64_t stride) {
+/* Sixteen values of 16 rows.  8-bit codes lie as k0 k2 k1 k3 in a lane's four bytes; 4-bit codes as
+ * k0 k2 k4 k6 and k1 k3 k5 k7 in the nibbles of its two halves, unsigned. */
+VEC void dot_sixteen(const int bits, const int n_rows, struct vi *acc, const uint8_t *codes,
+                     const int16_t *q, int64_t stride) {
 #pragma GCC unroll 8
     for (int i = 0; i < bits / 2; i++) {
         const int n_pairs = 16 / bits;
         struct vi packed = vi_load(codes + i * 64);
+        if (bits < 16) {
+            vec_prefetch(codes + i * 64 + PREFETCH_AHEAD);
+        }
 #pragma GCC unroll 4
         for (int j = 0; j < n_pairs; j++) {
             struct vi w = packed;
-            if (bits < 16) {
-                w = j < n_pairs - 1 ? vi_left16(w, 16 - bits * (j + 1)) : w;
-                w = is_unsigned ? vi_right_unsigned16(w, 16 - bits) : vi_right16(w, 16 - bits);
+            if (bits == 8) {
+                w = vi_right16(j == 0 ? vi_left16(w, 8) : w, 8);
+            } else if (bits == 4) {
+                w = j > 0 ? vi_right_unsigned16(w, 4 * j) : w;
+                w = j < 3 ? vi_and(w, vi_set(0x000F000F)) : w;
             }
             EACH_ROW {
                 const int16_t *at = q + m * stride + 2 * (i * n_pairs + j);
@@ -163,48 +172,53 @@ VEC void dot_sixteen(const int bits, const bool is_unsigned, const int n_rows, s
     }
 }
 
-/* tidy: long, because the five scalings share one loop and the registers must stay visible. */
+/* isum of one group, not yet times its sub-scale. */
+VEC void dot_group(const int bits, const int n_rows, struct vi *isum, const uint8_t *codes,
+                   const struct dot_rows *rows, int32_t g, int32_t group, const bool is_signed) {
+    const int16_t *q = rows->q + g * group;
+    const int64_t stride = rows->stride;
+    EACH_ROW {
+        /* Signed 4-bit codes are stored plus 8. */
+        isum[m] = is_signed ? vi_set(rows->minus8[(int64_t)m * rows->scale_stride + g]) : vi_zero();
+    }
+    for (int32_t k = 0; k < group; k += 16) {
+        dot_sixteen(bits, n_rows, isum, codes + k * 2 * bits, q + k, stride);
+    }
+}
+
 VEC void dot_int(const int bits, const enum dot_scales scales, const int n_rows, float *out,
                  const struct dot_panel *panel, const struct dot_rows *rows,
                  const struct dot_shape *shape) {
+    const bool has_offset = scales == SCALES_BIAS || scales == SCALES_SUB_MIN;
     const bool has_sub = bits < 16 && scales >= SCALES_SUB;
-    const bool is_unsigned = scales == SCALES_BIAS || scales == SCALES_SUB_MIN;
+    const int64_t scale_stride = rows->scale_stride;
+    const int32_t block_mask = (1 << shape->block_shift) - 1;
     struct fold fold;
-    int64_t stride = rows->stride, scale_stride = rows->scale_stride;
     for (int32_t s = 0; s < RULE_B_SEGMENTS; s++) {
-        struct vf acc[TILE_ROWS_MAX];
+        struct vf acc[TILE_ROWS_MAX], d = v_zero(), offset = v_zero();
         EACH_ROW {
             acc[m] = v_zero();
         }
         for (int32_t g = shape->segments[s]; g < shape->segments[s + 1]; g++) {
             struct vi isum[TILE_ROWS_MAX];
-            EACH_ROW {
-                isum[m] = vi_zero();
+            dot_group(bits, n_rows, isum,
+                      (const uint8_t *)panel->codes + (int64_t)g * shape->group * (2 * bits), rows,
+                      g, shape->group, bits == 4 && !has_offset);
+            if ((g & block_mask) == 0) {  // segments begin with a block
+                int64_t block = (int64_t)(g >> shape->block_shift) * PANEL_ROWS;
+                d = v_load_f16(panel->d + block);
+                offset = has_offset ? v_load_f16(panel->offset + block) : offset;
             }
-            const uint8_t *codes =
-                (const uint8_t *)panel->codes + (int64_t)g * shape->group * (2 * bits);
-            const int16_t *q = rows->q + g * shape->group;
-            for (int32_t k = 0; k < shape->group; k += 16) {
-                dot_sixteen(bits, is_unsigned, n_rows, isum, codes, q + k, stride);
-                codes += 32 * bits;
-            }
-            int64_t block = (int64_t)(g >> shape->block_shift) * PANEL_ROWS;
             const float *scale = rows->scale + g, *sum = rows->sum + g;
-            struct vf d = v_load_f16(panel->d + block);
-            if (has_sub) {
-                struct vi sub = vi_load_i8(panel->sub + (int64_t)g * PANEL_ROWS);
-                EACH_ROW {
-                    isum[m] = vi_mul(isum[m], sub);
-                }
-            }
+            struct vi sub = has_sub ? vi_load_i8(panel->sub + (int64_t)g * PANEL_ROWS) : vi_zero();
             EACH_ROW {
                 struct vf sa = v_set(scale[m * scale_stride]);
+                isum[m] = has_sub ? vi_mul(isum[m], sub) : isum[m];
                 acc[m] = v_fma(v_from_int(isum[m]), v_mul(d, sa), acc[m]);
             }
-            if (scales == SCALES_BIAS || scales == SCALES_SUB_MIN) {
+            if (has_offset) {
                 /* -(dmin * sa) = (-dmin) * sa, and m * qsum, an exact product of two integers
                  * rounded once, is the same in floats. */
-                struct vf offset = v_load_f16(panel->offset + block);
                 struct vf min = scales == SCALES_BIAS
                                     ? v_set(1.0f)
                                     : v_from_int(vi_load_u8(panel->min + (int64_t)g * PANEL_ROWS));
@@ -220,20 +234,20 @@ VEC void dot_int(const int bits, const enum dot_scales scales, const int n_rows,
     fold_store(&fold, n_rows, 3, out);
 }
 
-VEC void widen_group(const int bits, const bool is_unsigned, int16_t *wide, const uint8_t *codes,
-                     const int8_t *sub, int32_t group) {
+VEC void widen_group(const int bits, int16_t *wide, const uint8_t *codes, struct vi factor,
+                     struct vi offset, int32_t group) {
     const int n_pairs = 16 / bits;
-    struct vi factor = vi_set(0x00010001);
-    if (sub != NULL) {
-        struct vi wide_sub = vi_load_i8(sub);
-        factor = vi_or(vi_left(wide_sub, 16), vi_and(wide_sub, vi_set(0xFFFF)));
-    }
     for (int32_t i = 0; i < group / (2 * n_pairs); i++) {
         struct vi packed = vi_load(codes + (int64_t)i * 64);
 #pragma GCC unroll 4
         for (int j = 0; j < n_pairs; j++) {
-            struct vi w = j < n_pairs - 1 ? vi_left16(packed, 16 - bits * (j + 1)) : packed;
-            w = is_unsigned ? vi_right_unsigned16(w, 16 - bits) : vi_right16(w, 16 - bits);
+            struct vi w;
+            if (bits == 8) {
+                w = vi_right16(j == 0 ? vi_left16(packed, 8) : packed, 8);
+            } else {
+                w = j > 0 ? vi_right_unsigned16(packed, 4 * j) : packed;
+                w = vi_add16(vi_and(w, vi_set(0x000F000F)), offset);
+            }
             vi_store(wide + ((int64_t)i * n_pairs + j) * 2 * PANEL_ROWS, vi_mul16(w, factor));
         }
     }
@@ -242,15 +256,17 @@ VEC void widen_group(const int bits, const bool is_unsigned, int16_t *wide, cons
 static void widen(int16_t *wide, const void *codes, const int8_t *sub, bool is_4bit,
                   bool is_unsigned, int32_t group, int32_t n_groups) {
     const uint8_t *at = codes;
+    struct vi factor = vi_set(0x00010001), offset = vi_set(is_unsigned ? 0 : (int32_t)0xFFF8FFF8u);
     for (int32_t g = 0; g < n_groups; g++) {
         int16_t *to = wide + (int64_t)g * group * PANEL_ROWS;
-        const int8_t *sub_at = sub != NULL ? sub + (int64_t)g * PANEL_ROWS : NULL;
-        if (is_4bit && is_unsigned) {
-            widen_group(4, true, to, at, sub_at, group);
-        } else if (is_4bit) {
-            widen_group(4, false, to, at, sub_at, group);
+        if (sub != NULL) {
+            struct vi lanes = vi_load_i8(sub + (int64_t)g * PANEL_ROWS);
+            factor = vi_or(vi_left(lanes, 16), vi_and(lanes, vi_set(0xFFFF)));
+        }
+        if (is_4bit) {
+            widen_group(4, to, at, factor, offset, group);
         } else {
-            widen_group(8, is_unsigned, to, at, sub_at, group);
+            widen_group(8, to, at, factor, offset, group);
         }
         at += (int64_t)group * PANEL_ROWS / (is_4bit ? 2 : 1);
     }

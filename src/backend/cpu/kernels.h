@@ -37,12 +37,13 @@ struct dot_panel {
 
 /* Rows of quantised activations. */
 struct dot_rows {
-    const int16_t *q;      // values, or upper slices (A2)
-    const int16_t *low;    // lower slices (A2)
-    const float *scale;    // per group
-    const float *sum;      // per group, of q (BIAS, SUB_MIN): an integer below 2^24
-    int32_t stride;        // of q and low
-    int32_t scale_stride;  // of scale and sum
+    const int16_t *q;       // values, or upper slices (A2)
+    const int16_t *low;     // lower slices (A2)
+    const float *scale;     // per group
+    const float *sum;       // per group, of q (BIAS, SUB_MIN): an integer below 2^24
+    const int32_t *minus8;  // per group, -8 * sum of q (signed 4-bit codes)
+    int32_t stride;         // of q and low
+    int32_t scale_stride;   // of scale, sum and minus8
 };
 
 struct dot_shape {
@@ -74,10 +75,10 @@ struct cpu_kernels {
                   bool is_unsigned, int32_t group, int32_t n_groups);
 
     /* n values of a row (+0 beyond n, to k), in groups: q = clamp(rint(x * (bound / amax))), its
-     * scale (amax / bound) * factor, its sum.  With `low`, q and low get the two slices.  low and
-     * sum may be NULL. */
+     * scale (amax / bound) * factor, its sum, -8 times its sum.  With `low`, q and low get the two
+     * slices.  low and the sums may be NULL. */
     void (*quantise)(const float *x, int32_t n, int32_t k, int32_t group, float bound, float factor,
-                     int16_t *q, int16_t *low, float *scale, float *sum);
+                     int16_t *q, int16_t *low, float *scale, float *sum, int32_t *minus8);
     /* Rule A2's weights, one group of 128: returns the biased exponent. */
     uint8_t (*quantise_a2)(const float *w, int16_t *q);
 

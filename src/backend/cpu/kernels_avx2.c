@@ -2,7 +2,13 @@
  * tile. */
 #include "vec_avx2.h"
 
-enum { FLOAT_TILE_ROWS = 6, A2_TILE_ROWS = 4, DIRECT_TILE_ROWS = 4, WIDE_TILE_ROWS = 6 };
+enum {
+    MASKED_ROWS = 1,
+    FLOAT_TILE_ROWS = 6,
+    A2_TILE_ROWS = 4,
+    DIRECT_TILE_ROWS = 4,
+    WIDE_TILE_ROWS = 6
+};
 
 /* clang-format off */
 #define EACH_FLOAT_TILE(X) X(1) X(2) X(3) X(4) X(5) X(6)

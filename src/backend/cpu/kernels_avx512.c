@@ -2,7 +2,13 @@
  * the rows of a tile. */
 #include "vec_avx512.h"
 
-enum { FLOAT_TILE_ROWS = 12, A2_TILE_ROWS = 8, DIRECT_TILE_ROWS = 8, WIDE_TILE_ROWS = 12 };
+enum {
+    MASKED_ROWS = 4,
+    FLOAT_TILE_ROWS = 12,
+    A2_TILE_ROWS = 8,
+    DIRECT_TILE_ROWS = 8,
+    WIDE_TILE_ROWS = 12
+};
 
 /* clang-format off */
 #define EACH_FLOAT_TILE(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)

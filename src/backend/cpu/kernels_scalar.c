@@ -2,7 +2,13 @@
  * layouts, which bound the rows of a tile. */
 #include "vec_scalar.h"
 
-enum { FLOAT_TILE_ROWS = 4, A2_TILE_ROWS = 4, DIRECT_TILE_ROWS = 4, WIDE_TILE_ROWS = 4 };
+enum {
+    MASKED_ROWS = 1,
+    FLOAT_TILE_ROWS = 4,
+    A2_TILE_ROWS = 4,
+    DIRECT_TILE_ROWS = 4,
+    WIDE_TILE_ROWS = 4
+};
 
 /* clang-format off */
 #define EACH_FLOAT_TILE(X) X(1) X(2) X(3) X(4)

@@ -22,7 +22,7 @@ VEC struct vi round_clamp(struct vf x, int32_t bound) {
 
 /* One group of n values, a multiple of 16; returns amax / bound. */
 VEC float quantise_group(const float *x, int32_t n, float bound, int16_t *q, int16_t *low,
-                         float *sum) {
+                         int32_t *sum) {
     float amax = amax_of(x, n);
     bool is_zero = !(amax > CANON_TINY);
     struct vf inverse = v_set(is_zero ? 0.0f : bound / amax);
@@ -41,14 +41,12 @@ VEC float quantise_group(const float *x, int32_t n, float bound, int16_t *q, int
             vi_store16(q + i, value);
         }
     }
-    if (sum != NULL) {
-        *sum = (float)vi_sum(total);
-    }
+    *sum = vi_sum(total);
     return is_zero ? 0.0f : amax / bound;
 }
 
 static void quantise(const float *x, int32_t n, int32_t k, int32_t group, float bound, float factor,
-                     int16_t *q, int16_t *low, float *scale, float *sum) {
+                     int16_t *q, int16_t *low, float *scale, float *sum, int32_t *minus8) {
     for (int32_t first = 0, g = 0; first < k; first += group, g++) {
         const float *from = x + first;
         float padded[LIMIT_HEAD_DIM] = {0};
@@ -57,9 +55,16 @@ static void quantise(const float *x, int32_t n, int32_t k, int32_t group, float 
             memcpy(padded, from, (size_t)left * sizeof *padded);
             from = padded;
         }
+        int32_t total;
         scale[g] = quantise_group(from, group, bound, q + first, low != NULL ? low + first : NULL,
-                                  sum != NULL ? sum + g : NULL) *
+                                  &total) *
                    factor;
+        if (sum != NULL) {
+            sum[g] = (float)total;
+        }
+        if (minus8 != NULL) {
+            minus8[g] = -8 * total;
+        }
     }
 }
 

@@ -35,6 +35,7 @@ VEC_FLOAT2(v_min, _mm256_min_ps)  // x < y ? x : y
 VEC_INT2(vi_add, _mm256_add_epi32)
 VEC_INT2(vi_sub, _mm256_sub_epi32)
 VEC_INT2(vi_mul, _mm256_mullo_epi32)
+VEC_INT2(vi_add16, _mm256_add_epi16)
 VEC_INT2(vi_mul16, _mm256_mullo_epi16)
 VEC_INT2(vi_max, _mm256_max_epi32)
 VEC_INT2(vi_min, _mm256_min_epi32)

@@ -34,6 +34,7 @@ VEC_FLOAT2(v_min, _mm512_min_ps)  // x < y ? x : y
 VEC_INT2(vi_add, _mm512_add_epi32)
 VEC_INT2(vi_sub, _mm512_sub_epi32)
 VEC_INT2(vi_mul, _mm512_mullo_epi32)
+VEC_INT2(vi_add16, _mm512_add_epi16)
 VEC_INT2(vi_mul16, _mm512_mullo_epi16)
 VEC_INT2(vi_max, _mm512_max_epi32)
 VEC_INT2(vi_min, _mm512_min_epi32)
