@@ -13,7 +13,6 @@
 enum {
     BLOCK_QUERIES = 32,
     INLINE_TOKENS = 4096,  // key-value vectors in less of which nobody else is woken
-    PARTIAL_HEAD = 16,     // floats before the values of a partial: maximum, sum, scale
 };
 
 struct attend_item {
@@ -41,15 +40,22 @@ struct attend_job {
     size_t scratch_size;  // per worker
 };
 
+/* Where a query stands. */
+struct query_place {
+    int32_t row, head;   // of the batch
+    int32_t first, end;  // tokens it sees
+};
+
 /* A worker's memory for one block. */
 struct attend_scratch {
-    int16_t *high, *low;      // [queries][padded_dim]: the queries' slices
-    float *query_scale;       // [queries]
-    float *scores;            // [queries][chunk]
-    int16_t *u_high, *u_low;  // [queries][128]
-    int32_t *isum;            // [queries][padded_dim]
-    float *state;             // [queries][PARTIAL_HEAD + padded_dim]: maximum, sum; o
-    float *partials;          // E32, when not split
+    struct query_place *places;  // [queries]
+    int16_t *high, *low;         // [queries][padded_dim]: the queries' slices
+    float *query_scale;          // [queries]
+    float *scores;               // [queries][chunk]
+    int16_t *u_high, *u_low;     // [queries][128]
+    int32_t *isum;               // [queries][padded_dim]
+    float *state;                // [queries][PARTIAL_HEAD + padded_dim]: maximum, sum; o
+    float *partials;             // E32, when not split
 };
 
 static struct attend_scratch carve_scratch(const struct attend_job *job, unsigned char *base,
@@ -57,6 +63,7 @@ static struct attend_scratch carve_scratch(const struct attend_job *job, unsigne
     struct cpu_carver carver = {.base = base};
     size_t n = BLOCK_QUERIES, dim = (size_t)job->padded_dim;
     struct attend_scratch s = {0};
+    s.places = cpu_carve(&carver, n * sizeof *s.places);
     s.high = cpu_carve(&carver, n * dim * sizeof *s.high);
     s.low = cpu_carve(&carver, n * dim * sizeof *s.low);
     s.query_scale = cpu_carve(&carver, n * sizeof *s.query_scale);
@@ -72,11 +79,6 @@ static struct attend_scratch carve_scratch(const struct attend_job *job, unsigne
 }
 
 /* ---- one query ------------------------------------------------------------------------------ */
-
-struct query_place {
-    int32_t row, head;   // of the batch
-    int32_t first, end;  // tokens it sees
-};
 
 static struct query_place place_of(const struct attend_job *job, const struct attend_item *item,
                                    int32_t i) {
@@ -128,18 +130,6 @@ static void finish_query(const struct attend_job *job, struct query_place place,
 
 /* ---- E16 ------------------------------------------------------------------------------------ */
 
-static void fold_e16(const struct attend_job *job, float *state, const float *partial) {
-    float max = state[0], chunk_max = partial[0];
-    float max_new = chunk_max > max ? chunk_max : max;
-    float keep = canon_exp2(max - max_new), take = canon_exp2(chunk_max - max_new);
-    float scale = partial[2] * take;
-    state[0] = max_new;
-    state[1] = fmaf(partial[1], take, state[1] * keep);
-    job->device->kernels->fold16(state + PARTIAL_HEAD,
-                                 (const int32_t *)(const void *)(partial + PARTIAL_HEAD),
-                                 job->padded_dim, keep, scale);
-}
-
 /* Partials of all queries of the item for one chunk, [n_queries][partial_size]. */
 static void chunk_e16(const struct attend_job *job, const struct attend_item *item,
                       const struct attend_scratch *s, int32_t n, float *partials) {
@@ -149,7 +139,7 @@ static void chunk_e16(const struct attend_job *job, const struct attend_item *it
         kv_chunk16(block_of_chunk(job, item, n), dim, n % (PAGE_TOKENS / E16_CHUNK));
     for (int32_t i = 0; i < item->n_queries; i++) {
         int32_t from, to;
-        if (visible(job, place_of(job, item, i), n, &from, &to)) {
+        if (visible(job, s->places[i], n, &from, &to)) {
             least = from < least ? from : least;
             most = to > most ? to : most;
         }
@@ -158,11 +148,11 @@ static void chunk_e16(const struct attend_job *job, const struct attend_item *it
         return;
     }
     kernels->score16(s->scores, kv.k, kv.k_scale, dim, s->high, s->low, job->padded_dim,
-                     item->n_queries, least, most);
+                     item->n_queries, least, most, kv.v);
     for (int32_t i = 0; i < item->n_queries; i++) {
         int32_t from, to;
         int16_t *high = s->u_high + i * E16_CHUNK, *low = s->u_low + i * E16_CHUNK;
-        if (visible(job, place_of(job, item, i), n, &from, &to)) {
+        if (visible(job, s->places[i], n, &from, &to)) {
             kernels->soften16(s->scores + i * E16_CHUNK, kv.v_scale, s->query_scale[i], from, to,
                               high, low, partials + (size_t)i * (size_t)job->partial_size);
         } else {
@@ -170,8 +160,14 @@ static void chunk_e16(const struct attend_job *job, const struct attend_item *it
             memset(low, 0, E16_CHUNK * sizeof *low);
         }
     }
+    const void *next = kv.k;
+    if (n + 1 < item->end_chunk) {
+        next =
+            kv_chunk16(block_of_chunk(job, item, n + 1), dim, (n + 1) % (PAGE_TOKENS / E16_CHUNK))
+                .k;
+    }
     kernels->mix16((int32_t *)(void *)(partials + PARTIAL_HEAD), job->partial_size, kv.v, dim,
-                   s->u_high, s->u_low, item->n_queries, least / 2, (most + 1) / 2);
+                   s->u_high, s->u_low, item->n_queries, least / 2, (most + 1) / 2, next);
 }
 
 /* ---- E32 ------------------------------------------------------------------------------------ */
@@ -182,7 +178,7 @@ static void chunk_e32(const struct attend_job *job, const struct attend_item *it
     int32_t dim = job->slot->head_dim;
     const float *k = block_of_chunk(job, item, n), *v = k + (size_t)E32_CHUNK * (size_t)dim;
     for (int32_t i = 0; i < item->n_queries; i++) {
-        struct query_place place = place_of(job, item, i);
+        struct query_place place = s->places[i];
         float *partial = partials + (size_t)i * (size_t)job->partial_size;
         int32_t from, to;
         if (visible(job, place, n, &from, &to)) {
@@ -191,14 +187,6 @@ static void chunk_e32(const struct attend_job *job, const struct attend_item *it
             kernels->soften32(s->scores, from, to, partial);
             kernels->mix32(partial + PARTIAL_HEAD, v, dim, s->scores, from, to);
         }
-    }
-}
-
-static void fold_e32(const struct attend_job *job, float *state, const float *partial) {
-    float weight = canon_exp(partial[0] - state[0]);
-    state[1] = fmaf(partial[1], weight, state[1]);
-    for (int32_t d = 0; d < job->slot->head_dim; d++) {
-        state[PARTIAL_HEAD + d] = fmaf(partial[PARTIAL_HEAD + d], weight, state[PARTIAL_HEAD + d]);
     }
 }
 
@@ -226,9 +214,9 @@ static void fold_query(const struct attend_job *job, const struct attend_item *i
             continue;
         }
         if (is_e32) {
-            fold_e32(job, state, partial);
+            job->device->kernels->fold32(state, partial, job->padded_dim);
         } else {
-            fold_e16(job, state, partial);
+            job->device->kernels->fold16(state, partial, job->padded_dim);
         }
     }
     if (is_e32 && sink != NULL) {
@@ -241,7 +229,7 @@ static void quantise_queries(const struct attend_job *job, const struct attend_i
                              const struct attend_scratch *s) {
     int32_t dim = job->slot->head_dim, padded = job->padded_dim;
     for (int32_t i = 0; i < item->n_queries; i++) {
-        struct query_place place = place_of(job, item, i);
+        struct query_place place = s->places[i];
         float amax_scale;
         job->device->kernels->quantise(cpu_row(job->q, place.row) + place.head * dim, dim, padded,
                                        padded, CANON_Q16, 1.0f, s->high + i * padded,
@@ -254,21 +242,21 @@ static void quantise_queries(const struct attend_job *job, const struct attend_i
 static void run_direct(const struct attend_job *job, const struct attend_item *item,
                        const struct attend_scratch *s) {
     for (int32_t i = 0; i < item->n_queries; i++) {
-        int32_t head = place_of(job, item, i).head;
-        start_query(job, sink_of(job, head), s->state + (size_t)i * (size_t)job->partial_size);
+        start_query(job, sink_of(job, s->places[i].head),
+                    s->state + (size_t)i * (size_t)job->partial_size);
     }
     for (int32_t n = item->first_chunk; n < item->end_chunk; n++) {
         chunk_e16(job, item, s, n, s->partials);
         for (int32_t i = 0; i < item->n_queries; i++) {
             size_t at = (size_t)i * (size_t)job->partial_size;
             int32_t from, to;
-            if (visible(job, place_of(job, item, i), n, &from, &to)) {
-                fold_e16(job, s->state + at, s->partials + at);
+            if (visible(job, s->places[i], n, &from, &to)) {
+                job->device->kernels->fold16(s->state + at, s->partials + at, job->padded_dim);
             }
         }
     }
     for (int32_t i = 0; i < item->n_queries; i++) {
-        finish_query(job, place_of(job, item, i), s->state + (size_t)i * (size_t)job->partial_size);
+        finish_query(job, s->places[i], s->state + (size_t)i * (size_t)job->partial_size);
     }
 }
 
@@ -280,6 +268,9 @@ static void run_items(void *context, int32_t first, int32_t end, int32_t worker)
     bool is_e16 = job->slot->format == KV_INT16;
     for (int32_t at = first; at < end; at++) {
         struct attend_item item = job->items[at];
+        for (int32_t i = 0; i < item.n_queries; i++) {
+            s.places[i] = place_of(job, &item, i);
+        }
         if (is_e16) {
             quantise_queries(job, &item, &s);
         }

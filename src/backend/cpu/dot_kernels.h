@@ -96,16 +96,18 @@ VEC void dot_float(const enum dot_float format, const int n_rows, float *out, co
 /* ---- 16-bit by 16-bit: A2 and E16 ----------------------------------------------------------- */
 
 /* 256 * sum(hi hi') + sum(hi lo' + lo hi') = sum(w hi') + sum(hi lo'), with w = 256 hi + lo: two
- * multiply-adds of 16 bits.  `w` steps by `step` values from pair to pair. */
+ * multiply-adds of 16 bits.  `w` steps by `step` values from pair to pair; meanwhile one line per
+ * pair is fetched from `ahead` on. */
 VEC void dot_slices(const int n_rows, struct vi *acc, const int16_t *w, int64_t step,
-                    int32_t n_pairs, const int16_t *high, const int16_t *low, int64_t stride) {
+                    int32_t n_pairs, const int16_t *high, const int16_t *low, int64_t stride,
+                    const void *ahead) {
 #pragma GCC unroll 2
     for (int32_t p = 0; p < n_pairs; p++) {
         struct vi both = vi_load(w + p * step), upper = vi_high16(both);
-        vec_prefetch((const unsigned char *)(w + p * step) + PREFETCH_AHEAD);
-        vec_prefetch((const unsigned char *)(w + p * step) + PREFETCH_AHEAD);
-        vec_prefetch((const unsigned char *)(w + p * step) + PREFETCH_AHEAD);
-        vec_prefetch((const unsigned char *)(w + p * step) + PREFETCH_AHEAD);
+        vec_prefetch((const unsigned char *)ahead + (int64_t)p * 64);
+        vec_prefetch((const unsigned char *)ahead + (int64_t)p * 64);
+        vec_prefetch((const unsigned char *)ahead + (int64_t)p * 64);
+        vec_prefetch((const unsigned char *)ahead + (int64_t)p * 64);
         EACH_ROW {
             acc[m] = vi_dot16(acc[m], both, pair_at(high + m * stride + 2 * p));
             acc[m] = vi_dot16(acc[m], upper, pair_at(low + m * stride + 2 * p));
@@ -128,8 +130,9 @@ VEC void dot_a2(const int n_rows, float *out, const struct dot_panel *panel,
             EACH_ROW {
                 isum[m] = vi_zero();
             }
-            dot_slices(n_rows, isum, w + (int64_t)g * A2_GROUP * PANEL_ROWS, 2 * PANEL_ROWS,
-                       A2_GROUP / 2, rows->q + g * A2_GROUP, rows->low + g * A2_GROUP, stride);
+            const int16_t *at = w + (int64_t)g * A2_GROUP * PANEL_ROWS;
+            dot_slices(n_rows, isum, at, 2 * PANEL_ROWS, A2_GROUP / 2, rows->q + g * A2_GROUP,
+                       rows->low + g * A2_GROUP, stride, at + PREFETCH_AHEAD / 2);
             struct vf sw =
                 v_bits(vi_left(vi_load_u8(panel->exponent + (int64_t)g * PANEL_ROWS), 23));
             EACH_ROW {

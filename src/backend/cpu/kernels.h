@@ -12,6 +12,7 @@
 enum {
     PANEL_ROWS = 16,     // weight rows side by side: one lane each
     TILE_ROWS_MAX = 12,  // activation rows of one kernel call
+    PARTIAL_HEAD = 16,   // floats before the values of an attention partial or state
 };
 
 /* How a group's integer sum becomes a float (rule B). */
@@ -83,19 +84,20 @@ struct cpu_kernels {
     uint8_t (*quantise_a2)(const float *w, int16_t *q);
 
     /* E16.  y[r][t] for t in blocks of 16 that touch [from, to); q in slices, rows `stride`
-     * apart; y rows are 128 apart. */
+     * apart; y rows are 128 apart.  `ahead` is the memory that will be read next, as large as k. */
     void (*score16)(float *y, const int16_t *k, const float *k_scale, int32_t head_dim,
                     const int16_t *high, const int16_t *low, int32_t stride, int32_t n_rows,
-                    int32_t from, int32_t to);
+                    int32_t from, int32_t to, const void *ahead);
     /* One row's 16-bit weights, in two slices of 128; result[3] = maximum, sum, scale. */
     void (*soften16)(float *y, const float *v_scale, float query_scale, int32_t from, int32_t to,
                      int16_t *high, int16_t *low, float *result);
     /* isum[r][d], rows `out_stride` apart, which is head_dim rounded up to 16; tokens in pairs. */
     void (*mix16)(int32_t *isum, int32_t out_stride, const int16_t *v, int32_t head_dim,
                   const int16_t *high, const int16_t *low, int32_t n_rows, int32_t first_pair,
-                  int32_t end_pair);
-    /* o = fma(isum, scale, o * keep); n is a multiple of 16. */
-    void (*fold16)(float *o, const int32_t *isum, int32_t n, float keep, float scale);
+                  int32_t end_pair, const void *ahead);
+    /* A chunk's partial (maximum, sum, scale; from PARTIAL_HEAD on isum) into the running state
+     * (maximum, sum; o).  n is a multiple of 16. */
+    void (*fold16)(float *state, const float *partial, int32_t n);
 
     /* E32, one row. */
     void (*score32)(float *s, const float *k, int32_t head_dim, const float *q, float scale,
@@ -103,6 +105,9 @@ struct cpu_kernels {
     void (*soften32)(float *s, int32_t from, int32_t to, float *result);  // s becomes p
     void (*mix32)(float *o, const float *v, int32_t head_dim, const float *p, int32_t from,
                   int32_t to);
+
+    /* A chunk's partial (maximum, sum; o) into the state, whose maximum is final. */
+    void (*fold32)(float *state, const float *partial, int32_t n);
 
     void (*rms_norm)(float *y, const float *x, const float *gain, int32_t n, float eps);
     void (*silu_mul)(float *y, const float *gate, const float *up, int32_t n);
