@@ -19,7 +19,7 @@ static const struct variant {
 } variants[] = {
     {&backend_cpu, {1, "scalar"}}, {&backend_cpu, {2, "scalar"}}, {&backend_cpu, {1, "avx2"}},
     {&backend_cpu, {2, "avx2"}},   {&backend_cpu, {3, "avx2"}},   {&backend_cpu, {1, "avx512"}},
-    {&backend_cpu, {2, "avx512"}}, {&backend_cpu, {3, "avx512"}},
+    {&backend_cpu, {2, "avx512"}}, {&backend_cpu, {3, "avx512"}}, {&backend_cuda, {0, NULL}},
 };
 
 #define COUNT(array) ((int32_t)(sizeof(array) / sizeof(array)[0]))
@@ -51,6 +51,10 @@ static int32_t open_variants(struct scene *scenes, const struct variant **opened
     for (int32_t i = 0; i < COUNT(variants); i++) {
         struct error err = {0};
         char who[96];
+        if (variants[i].backend == NULL) {
+            printf("conformance: not run: cuda (built without CUDA=1)\n");
+            continue;
+        }
         describe(&variants[i], who, sizeof who);
         enum status status =
             scene_open(&scenes[n], variants[i].backend, &variants[i].options, &err);

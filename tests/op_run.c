@@ -223,14 +223,6 @@ static void weights_free(struct scene *scene, struct case_weights *ws, void *con
     }
 }
 
-static const struct weight *vector_ready(struct scene *scene, struct case_weights *ws,
-                                         enum fill fill, int32_t n) {
-    const struct case_weight cw = {.dtype = DT_F32, .rows = 1, .fill = fill};
-    weight_fill(scene, &cw, n, &ws->weight[ws->n]);
-    weight_ready(scene, ws, false, false);
-    return ws->list[ws->n - 1];
-}
-
 /* ---- one function per op -------------------------------------------------------------------- */
 
 static void run_matmul(struct scene *scene, const struct op_case *c) {
@@ -288,13 +280,15 @@ static void run_gather_out(struct scene *scene, const struct op_case *c) {
 static void run_rms_norm(struct scene *scene, const struct op_case *c) {
     struct case_weights ws = {0};
     struct case_batch b;
-    const struct weight *gain = vector_ready(scene, &ws, FILL_OUTLIERS, c->group);
-    void *memory = gain->t.data;
+    const struct case_weight cw = {.dtype = DT_F32, .rows = 1, .fill = FILL_OUTLIERS};
+    weight_fill(scene, &cw, c->group, &ws.weight[0]);
+    void *memory = ws.weight[0].t.data;
+    weight_ready(scene, &ws, false, false);
     struct tensor a = scene_input(scene, c, c->rows, c->cols);
     struct tensor y = c->in_place ? a : scene_tensor(scene, c->rows, c->cols, c->gap);
     batch_of(&b, c);
     scene_upload(scene, &b.batch);
-    scene->backend->rms_norm(scene->device, y, a, gain, 1e-5f);
+    scene->backend->rms_norm(scene->device, y, a, ws.list[0], 1e-5f);
     scene_download(scene);
     weights_free(scene, &ws, &memory, 1);
 }
