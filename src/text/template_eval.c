@@ -334,9 +334,12 @@ static bool eval_unary(struct render *r, const struct node *node, struct value *
     if (!eval(r, node->a, &v)) {
         return false;
     }
+    if (v.kind == VALUE_FLOAT) {
+        *out = value_float(node->text[0] == '-' ? -v.number : v.number);
+        return true;
+    }
     if (!value_is_number(v) || node->text[0] == '-') {
-        struct value zero = v.kind == VALUE_FLOAT ? value_float(0) : value_int(0);
-        return render_binary(r, "-", zero, v, out);
+        return render_binary(r, "-", value_int(0), v, out);
     }
     *out = v.kind == VALUE_BOOL ? value_int(v.boolean) : v;
     return true;

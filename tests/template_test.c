@@ -1,0 +1,99 @@
+/* template_test.c - templates against what the real Jinja2 gave (tools/reference has the maker). */
+#include "file.h"
+#include "template.h"
+#include "test.h"
+
+#include <stdio.h>
+
+static bool check_case(const struct json *json, int line) {
+    const struct json *source = json_get(json, "template"), *expected = json_get(json, "expected");
+    struct template *template = NULL;
+    struct buffer out;
+    struct error err = {0};
+    buffer_init(&out, 1 << 20);
+    enum status status =
+        template_open(&template, json_text(source, ""), json_text_size(source), &err);
+    if (status == STATUS_OK) {
+        status = template_render(template, json_get(json, "variables"), 0, &out, &err);
+    }
+    const char *text = out.data != NULL ? out.data : "";
+    bool is_text = json_kind(expected) == JSON_KIND_STRING;
+    bool is_equal = is_text ? status == STATUS_OK && out.size == json_text_size(expected) &&
+                                  memcmp(text, json_text(expected, ""), out.size) == 0
+                            : status != STATUS_OK;
+    if (!is_equal) {
+        printf("case %d: %.160s\n  gives    '%.200s' (%s)\n  expected '%.200s'\n", line,
+               json_text(source, ""), text, err.text, json_text(expected, "an error"));
+    }
+    template_close(template);
+    buffer_free(&out);
+    return is_equal;
+}
+
+TEST(templates_render_as_jinja2_does) {
+    struct buffer file;
+    struct error err = {0};
+    int n = 0, n_differ = 0;
+    buffer_init(&file, 16 << 20);
+    CHECK_OK(file_read("tests/data/template/cases.jsonl", &file, &err), err);
+    for (char *at = file.data; *at != '\0'; n++) {
+        struct json *json = NULL;
+        size_t size = strcspn(at, "\n");
+        CHECK_OK(json_parse(&json, at, size, "case", &err), err);
+        n_differ += !check_case(json, n + 1);
+        json_close(json);
+        at += size + (at[size] == '\n');
+    }
+    buffer_free(&file);
+    printf("template: %d renderings compared with Jinja2, %d differ\n", n, n_differ);
+    fflush(stdout);
+    CHECK(n > 600);
+    CHECK_EQ_INT(n_differ, 0);
+}
+END
+
+    static enum status
+    render(const char *source, struct error *err) {
+    struct template *template = NULL;
+    struct json *none = NULL;
+    struct buffer out;
+    buffer_init(&out, 1 << 20);
+    enum status status = template_open(&template, source, strlen(source), err);
+    CHECK_OK(json_parse(&none, "{}", 2, "variables", err), *err);
+    if (status == STATUS_OK) {
+        status = template_render(template, none, 0, &out, err);
+    }
+    json_close(none);
+    template_close(template);
+    buffer_free(&out);
+    return status;
+}
+
+TEST(an_error_names_the_line_and_the_reason) {
+    struct error err = {0};
+    CHECK_EQ_INT(render("a\nb\n{{ raise_exception('roles must alternate') }}", &err),
+                 STATUS_BAD_INPUT);
+    CHECK_CONTAINS(err.text, "line 3");
+    CHECK_CONTAINS(err.text, "roles must alternate");
+    CHECK_EQ_INT(render("x\n{% if a %}", &err), STATUS_BAD_INPUT);
+    CHECK_CONTAINS(err.text, "line 2");
+}
+END
+
+TEST(a_rendering_is_bounded_in_steps_depth_and_output) {
+    static const char *const hostile[] = {
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+        "{% set x = 'abcdefgh' * 100000 %}{% for i in range(99999) %}{{ x }}{% endfor %}",
+        "{{ 'a' * 999999999999 }}",
+        "{% for i in range(10 ** 9) %}{% endfor %}",
+    };
+    for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++) {
+        struct error err = {0};
+        CHECK(render(hostile[i], &err) != STATUS_OK);
+    }
+}
+END
+
+    SUITE(template, 120, templates_render_as_jinja2_does, an_error_names_the_line_and_the_reason,
+          a_rendering_is_bounded_in_steps_depth_and_output)
