@@ -27,7 +27,7 @@ def refused(name, kind, part, call):
         call()
         check(name + ": was not refused", False)
     except kind as error:
-        check(name, part in str(error))
+        check(name, part in f"{error} {error.body}")
 
 
 def raw(port, text):
