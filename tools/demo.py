@@ -9,20 +9,18 @@ import subprocess
 import sys
 import urllib.request
 
-QUESTION = """Repeat this file with the function renamed from total to sum_of:
+QUESTION = """Copy this list exactly, line by line, without any change:
 
-def total(prices, quantities):
-    result = 0
-    for price, quantity in zip(prices, quantities):
-        result = result + price * quantity
-    return result
-
-def main():
-    prices = [1.25, 3.50, 2.00]
-    quantities = [4, 2, 10]
-    print("total:", total(prices, quantities))
-
-main()
+1. apples, pears and plums from the garden
+2. flour, butter, sugar and eggs for the cake
+3. coffee beans from the shop at the corner
+4. two bottles of milk and one of cream
+5. a new lamp for the kitchen table
+6. paper, pencils and a box of crayons
+7. seeds of tomatoes, beans and sunflowers
+8. a present for the neighbour's birthday
+9. stamps for the letters on the desk
+10. bread, cheese and olives for the evening
 """
 
 
@@ -39,7 +37,7 @@ def start(selfsame, model):
 
 
 def ask(base, draft):
-    body = {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 160,
+    body = {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 200,
             "temperature": 0, "draft": draft}
     request = urllib.request.Request(base + "/v1/chat/completions", json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})

@@ -256,7 +256,7 @@ struct winner {
  * <= 2^-k with k = floor((best - v) * log2 e): k zero bits lead the complement of the key.  That
  * test costs no logarithm and rejects nearly everything. */
 static bool can_win(uint64_t key, double v, double best) {
-    double k = (best - v) * 1.4426950408889634;
+    double k = (best - v) * 1.4426950408889634 - 1e-9;  // a margin for the logarithms' rounding
     if (!(k >= 1.0)) {
         return true;
     }

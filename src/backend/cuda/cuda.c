@@ -366,14 +366,17 @@ static void cuda_embed(void *device, struct tensor y, const struct weight *table
         memcpy(c->embed_rows + (size_t)r * cols, wide, cols * sizeof *wide);
     }
     free(wide);
-    check(c, cudaMemcpyAsync(y.data, c->embed_rows, size, cudaMemcpyHostToDevice, c->stream));
+    check(c, cudaMemcpy2DAsync(y.data, (size_t)y.stride * sizeof(float), c->embed_rows,
+                               cols * sizeof(float), cols * sizeof(float), (size_t)batch->n_rows,
+                               cudaMemcpyHostToDevice, c->stream));
 }
 
 static void cuda_gather_out(void *device, struct tensor y, struct tensor a,
                             const struct batch *batch) {
     struct cuda *c = device;
     if (batch->n_out > 0) {
-        cuda_gather(c->stream, y.data, a.data, a.stride, a.cols, c->out_rows, batch->n_out);
+        cuda_gather(c->stream, y.data, y.stride, a.data, a.stride, a.cols, c->out_rows,
+                    batch->n_out);
     }
 }
 
@@ -439,15 +442,15 @@ static void cuda_matmul(void *device, int32_t n, struct tensor *out, struct tens
 static void cuda_table(void *device, struct tensor table, const struct weight *freqs, float factor,
                        const struct batch *batch) {
     struct cuda *c = device;
-    cuda_rope_table(c->stream, table.data, packed_of(freqs)->wide, freqs->t.cols, factor,
-                    c->positions, batch->n_rows);
+    cuda_rope_table(c->stream, table.data, table.stride, packed_of(freqs)->wide, freqs->t.cols,
+                    factor, c->positions, batch->n_rows);
 }
 
 static void cuda_rotate(void *device, struct tensor a, struct tensor table, int32_t head_dim,
                         bool is_interleaved) {
     struct cuda *c = device;
-    cuda_rope(c->stream, a.data, a.stride, a.rows, a.cols, table.data, table.cols / 2, head_dim,
-              is_interleaved);
+    cuda_rope(c->stream, a.data, a.stride, a.rows, a.cols, table.data, table.stride, table.cols / 2,
+              head_dim, is_interleaved);
 }
 
 static struct cuda_rows rows_of(const struct cuda *c, const struct batch *batch) {

@@ -15,14 +15,15 @@ extern "C" {
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
-void cuda_gather(void *stream, float *y, const float *a, int32_t stride, int32_t cols,
-                 const int32_t *rows, int32_t n_rows);
+void cuda_gather(void *stream, float *y, int32_t y_stride, const float *a, int32_t stride,
+                 int32_t cols, const int32_t *rows, int32_t n_rows);
 void cuda_rms_norm(void *stream, float *y, int32_t y_stride, const float *a, int32_t a_stride,
                    int32_t rows, int32_t cols, const float *gain, int32_t n, float eps);
-void cuda_rope_table(void *stream, float *table, const float *freqs, int32_t n_freqs, float factor,
-                     const int32_t *positions, int32_t rows);
+void cuda_rope_table(void *stream, float *table, int32_t stride, const float *freqs,
+                     int32_t n_freqs, float factor, const int32_t *positions, int32_t rows);
 void cuda_rope(void *stream, float *a, int32_t stride, int32_t rows, int32_t cols,
-               const float *table, int32_t n_freqs, int32_t head_dim, bool is_interleaved);
+               const float *table, int32_t table_stride, int32_t n_freqs, int32_t head_dim,
+               bool is_interleaved);
 void cuda_silu_mul(void *stream, float *y, int32_t y_stride, const float *gate, int32_t gate_stride,
                    const float *up, int32_t up_stride, int32_t rows, int32_t cols);
 void cuda_add(void *stream, float *a, int32_t a_stride, const float *b, int32_t b_stride,

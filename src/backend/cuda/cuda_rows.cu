@@ -14,16 +14,16 @@ static unsigned blocks_for(size_t n) {
     return (unsigned)((n + BLOCK - 1) / BLOCK);
 }
 
-__global__ void gather_kernel(float *y, const float *a, int32_t stride, int32_t cols,
-                              const int32_t *rows) {
+__global__ void gather_kernel(float *y, int32_t y_stride, const float *a, int32_t stride,
+                              int32_t cols, const int32_t *rows) {
     for (int32_t k = threadIdx.x; k < cols; k += blockDim.x) {
-        y[(size_t)blockIdx.x * cols + k] = a[(size_t)rows[blockIdx.x] * stride + k];
+        y[(size_t)blockIdx.x * y_stride + k] = a[(size_t)rows[blockIdx.x] * stride + k];
     }
 }
 
-void cuda_gather(void *stream, float *y, const float *a, int32_t stride, int32_t cols,
-                 const int32_t *rows, int32_t n_rows) {
-    gather_kernel<<<n_rows, BLOCK, 0, as_stream(stream)>>>(y, a, stride, cols, rows);
+void cuda_gather(void *stream, float *y, int32_t y_stride, const float *a, int32_t stride,
+                 int32_t cols, const int32_t *rows, int32_t n_rows) {
+    gather_kernel<<<n_rows, BLOCK, 0, as_stream(stream)>>>(y, y_stride, a, stride, cols, rows);
 }
 
 /* One block a (row, group): a thread is a lane of the sum of squares. */
@@ -57,9 +57,9 @@ void cuda_rms_norm(void *stream, float *y, int32_t y_stride, const float *a, int
                                                                 eps);
 }
 
-__global__ void rope_table_kernel(float *table, const float *freqs, int32_t n, float factor,
-                                  const int32_t *positions) {
-    float *row = table + (size_t)blockIdx.x * 2 * n;
+__global__ void rope_table_kernel(float *table, int32_t stride, const float *freqs, int32_t n,
+                                  float factor, const int32_t *positions) {
+    float *row = table + (size_t)blockIdx.x * stride;
     for (int32_t i = threadIdx.x; i < n; i += blockDim.x) {
         double angle = (double)positions[blockIdx.x] * (double)freqs[i];
         row[i] = (float)canon64_cos(angle) * factor;
@@ -67,14 +67,15 @@ __global__ void rope_table_kernel(float *table, const float *freqs, int32_t n, f
     }
 }
 
-void cuda_rope_table(void *stream, float *table, const float *freqs, int32_t n_freqs, float factor,
-                     const int32_t *positions, int32_t rows) {
-    rope_table_kernel<<<rows, 64, 0, as_stream(stream)>>>(table, freqs, n_freqs, factor, positions);
+void cuda_rope_table(void *stream, float *table, int32_t stride, const float *freqs,
+                     int32_t n_freqs, float factor, const int32_t *positions, int32_t rows) {
+    rope_table_kernel<<<rows, 64, 0, as_stream(stream)>>>(table, stride, freqs, n_freqs, factor,
+                                                          positions);
 }
 
-__global__ void rope_kernel(float *a, int32_t stride, const float *table, int32_t n,
-                            int32_t head_dim, bool is_interleaved) {
-    const float *cosines = table + (size_t)blockIdx.y * 2 * n, *sines = cosines + n;
+__global__ void rope_kernel(float *a, int32_t stride, const float *table, int32_t table_stride,
+                            int32_t n, int32_t head_dim, bool is_interleaved) {
+    const float *cosines = table + (size_t)blockIdx.y * table_stride, *sines = cosines + n;
     float *head = a + (size_t)blockIdx.y * stride + (size_t)blockIdx.x * head_dim;
     for (int32_t i = threadIdx.x; i < n; i += blockDim.x) {
         float *x0 = head + (is_interleaved ? 2 * i : i);
@@ -87,10 +88,11 @@ __global__ void rope_kernel(float *a, int32_t stride, const float *table, int32_
 }
 
 void cuda_rope(void *stream, float *a, int32_t stride, int32_t rows, int32_t cols,
-               const float *table, int32_t n_freqs, int32_t head_dim, bool is_interleaved) {
+               const float *table, int32_t table_stride, int32_t n_freqs, int32_t head_dim,
+               bool is_interleaved) {
     dim3 grid(cols / head_dim, rows);
-    rope_kernel<<<grid, 64, 0, as_stream(stream)>>>(a, stride, table, n_freqs, head_dim,
-                                                    is_interleaved);
+    rope_kernel<<<grid, 64, 0, as_stream(stream)>>>(a, stride, table, table_stride, n_freqs,
+                                                    head_dim, is_interleaved);
 }
 
 __global__ void silu_mul_kernel(float *y, int32_t y_stride, const float *gate, int32_t gate_stride,
