@@ -73,13 +73,17 @@ TEST(every_backend_gives_the_bytes_of_the_scalar_one) {
     const struct variant *opened[VARIANTS_MAX];
     const struct backend_options options = {0};
     struct error err = {0};
-    int32_t n_cases, n_bad = 0, n_opened = open_variants(scenes, opened);
+    int32_t n_cases, n_bad = 0, n_skipped = 0, n_opened = open_variants(scenes, opened);
     struct op_case *cases = op_cases(&n_cases);
     CHECK_OK(scene_open(&ref, &backend_ref, &options, &err), err);
     for (int32_t i = 0; i < n_cases; i++) {
         op_case_run(&ref, &cases[i]);
         for (int32_t v = 0; v < n_opened && n_bad < BAD_MAX; v++) {
             char who[96];
+            if (cases[i].head_dim % opened[v]->backend->head_dim_unit != 0) {
+                n_skipped++;  // the engine refuses such models on this backend
+                continue;
+            }
             describe(opened[v], who, sizeof who);
             op_case_run(&scenes[v], &cases[i]);
             n_bad += is_equal(&scenes[v], &ref, &cases[i], who) ? 0 : 1;
@@ -90,6 +94,7 @@ TEST(every_backend_gives_the_bytes_of_the_scalar_one) {
                (int)n_cases, n_bad < BAD_MAX ? "" : ", stopped early");
         scene_close(&scenes[v]);
     }
+    printf("conformance: %d cases of head sizes that a backend refuses\n", (int)n_skipped);
     scene_close(&ref);
     free(cases);
     fflush(stdout);  // the process ends with the check

@@ -281,3 +281,19 @@ enum status bind_config(struct model *model, struct error *err) {
     set_slots(model);
     return STATUS_OK;
 }
+
+enum status bind_check_backend(const struct model *model, struct error *err) {
+    const struct family *family = model->family;
+    const struct backend *backend = model->exec.backend;
+    const unsigned char *weights = model->weights;
+    struct slot_request *requests = mem_zero(LIMIT_LAYERS * 2, sizeof *requests);
+    int32_t n = family->slots(weights + family->config_at, requests), bad = 0;
+    for (int32_t i = 0; i < n; i++) {
+        bad = requests[i].head_dim % backend->head_dim_unit != 0 ? requests[i].head_dim : bad;
+    }
+    free(requests);
+    return bad == 0 ? STATUS_OK
+                    : error_set(err, STATUS_UNSUPPORTED,
+                                "%s: heads of %d dimensions: device '%s' wants multiples of %d",
+                                model->name, (int)bad, backend->name, (int)backend->head_dim_unit);
+}

@@ -104,7 +104,10 @@ static enum status open_compute(struct model *model, struct error *err) {
         model->exec = (struct exec){0};
         return status;
     }
-    status = bind_weights(model, err);
+    status = bind_check_backend(model, err);
+    if (status == STATUS_OK) {
+        status = bind_weights(model, err);
+    }
     if (status == STATUS_OK) {
         status = reserve_scratch(model, err);
     }

@@ -26,7 +26,8 @@ struct attend_args {
 
 struct backend {
     const char *name;
-    bool is_host;  // its memory is the host's: results can be read in place
+    bool is_host;           // its memory is the host's: results can be read in place
+    int32_t head_dim_unit;  // attention heads are a multiple of it wide
 
     /* `device` is the backend's own state: threads, streams, workspace. */
     MUST_CHECK enum status (*open)(void **device, const struct backend_options *options,

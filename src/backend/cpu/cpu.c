@@ -134,6 +134,7 @@ static void cpu_weight_close(void *device, struct weight *weight) {
 const struct backend backend_cpu = {
     .name = "cpu",
     .is_host = true,
+    .head_dim_unit = 2,
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,

@@ -503,6 +503,7 @@ static bool cuda_has_nonfinite(void *device, struct tensor a) {
 const struct backend backend_cuda = {
     .name = "cuda",
     .is_host = false,
+    .head_dim_unit = 4,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,

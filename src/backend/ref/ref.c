@@ -183,6 +183,7 @@ static bool ref_has_nonfinite(void *device, struct tensor a) {
 const struct backend backend_ref = {
     .name = "ref",
     .is_host = true,
+    .head_dim_unit = 2,
     .open = ref_open,
     .close = ref_close,
     .describe = ref_describe,
