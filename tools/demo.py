@@ -9,19 +9,13 @@ import subprocess
 import sys
 import urllib.request
 
-QUESTION = """Copy this list exactly, line by line, without any change:
-
-1. apples, pears and plums from the garden
-2. flour, butter, sugar and eggs for the cake
-3. coffee beans from the shop at the corner
-4. two bottles of milk and one of cream
-5. a new lamp for the kitchen table
-6. paper, pencils and a box of crayons
-7. seeds of tomatoes, beans and sunflowers
-8. a present for the neighbour's birthday
-9. stamps for the letters on the desk
-10. bread, cheese and olives for the evening
-"""
+QUESTION = (
+    "Repeat the following text word for word:\n\n"
+    "The river carries the boat slowly past the old mill and the quiet town. On the bridge two "
+    "children count the swans, and an old man mends his net in the shade of a chestnut tree. In the "
+    "evening the lamps are lit along the quay, the last ferry comes home, and the bells of the church "
+    "ring nine times over the water. Nobody is in a hurry here. The summer is long, the bread is good, "
+    "and the letters from the city can wait until tomorrow.\n")
 
 
 def start(selfsame, model):

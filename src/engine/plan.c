@@ -20,18 +20,15 @@ void pass_costs_add(struct pass_costs *costs, int32_t n_rows, double ms) {
     *mean = *mean == 0 ? ms : *mean + 0.1 * (ms - *mean);
 }
 
+/* Each bucket beyond the widest that was seen is taken to cost a quarter more than the one before:
+ * little enough that wider windows are tried, step by step, when drafts survive. */
 double pass_costs_guess(const struct pass_costs *costs, int32_t n_rows) {
-    int32_t bucket = bucket_of(n_rows);
-    for (int32_t i = bucket; i >= 0; i--) {
+    double growth = 1;
+    for (int32_t i = bucket_of(n_rows); i >= 0; i--) {
         if (costs->ms[i] > 0) {
-            return costs
-                ->ms[i];  // the widest pass seen that is no wider: optimistic, so it is tried
+            return costs->ms[i] * growth;
         }
-    }
-    for (int32_t i = bucket + 1; i < COST_BUCKETS; i++) {
-        if (costs->ms[i] > 0) {
-            return costs->ms[i];
-        }
+        growth *= 1.25;
     }
     return 0;
 }
@@ -88,7 +85,7 @@ static void plan_decode(struct plan *plan, struct session *s, int32_t n_left_ses
     int32_t n_free_out = LIMIT_OUT_ROWS - b->n_out - n_left_sessions;
     int32_t n_max = n_free < n_free_out ? n_free : n_free_out;
     n_max = n_max < LIMIT_DRAFT ? n_max : LIMIT_DRAFT;
-    session_propose(s, best_window(costs, s->acceptance, b->n_rows, n_max));
+    session_propose(s, best_window(costs, session_acceptance(s), b->n_rows, n_max));
     add_rows(plan, s, 1, true);
 }
 

@@ -46,7 +46,8 @@ enum status session_open(struct session **out, struct model *model, struct state
                                       request->n_stops);
     s->drafter_kind = drafter;
     s->drafter = drafter != NULL ? drafter->open(request->prompt, request->n_prompt) : NULL;
-    s->acceptance = 0.5;
+    s->draft_hits = 1.5;  // begin with some trust
+    s->draft_trials = 2;
     s->ids = mem_zero((size_t)s->n_tokens_max + 1, sizeof *s->ids);
     memcpy(s->ids, request->prompt, (size_t)request->n_prompt * sizeof *s->ids);
     s->n_known = request->n_prompt;
@@ -176,8 +177,9 @@ static void count_drafts(struct session *s, int32_t n_accepted) {
     stats->rows_min = stats->rounds == 1 || n_rows < stats->rows_min ? n_rows : stats->rows_min;
     stats->rows_max = n_rows > stats->rows_max ? n_rows : stats->rows_max;
     if (s->n_drafts > 0) {
-        double share = (double)n_accepted / s->n_drafts;
-        s->acceptance += 0.2 * (share - s->acceptance);
+        const double memory = 0.85;
+        s->draft_hits = s->draft_hits * memory + n_accepted;
+        s->draft_trials = s->draft_trials * memory + n_accepted + (n_accepted < s->n_drafts);
         s->drafter_kind->report(s->drafter, s->n_drafts, n_accepted);
     }
 }

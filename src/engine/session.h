@@ -32,7 +32,7 @@ struct session {
 
     int32_t drafts[LIMIT_DRAFT];  // of the pass being planned
     int32_t n_drafts;
-    double acceptance;  // share of drafted tokens that survived lately
+    double draft_hits, draft_trials;  // drafted tokens that were looked at lately, and survived
 
     struct sha256 *tokens_hash, *witness;
     struct receipt receipt;
@@ -55,6 +55,11 @@ static inline int32_t session_pending(const struct session *session) {
 }
 static inline bool session_is_decoding(const struct session *session) {
     return session->n_known > session->request->n_prompt;
+}
+
+/* How likely a drafted token survives when all before it did. */
+static inline double session_acceptance(const struct session *session) {
+    return session->draft_hits / session->draft_trials;
 }
 
 /* Ask the drafter for at most `n_max` tokens behind the last known one. */
