@@ -2,8 +2,10 @@
 #include "bind.h"
 
 #include "limits.h"
+#include "quant.h"
 #include "rope.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,28 +43,65 @@ static const struct json *json_path(const struct json *json, const char *path) {
     return json_get(json, path);
 }
 
-static bool read_number(const struct model *model, const struct config_spec *spec, double *out) {
+/* STATUS_NOT_FOUND, without a sentence, when the checkpoint does not say. */
+static enum status read_number(const struct model *model, const struct config_spec *spec,
+                               double *out, struct error *err) {
     const struct json *config = checkpoint_config(model->checkpoint);
     if (config == NULL) {
         char key[LIMIT_NAME_BYTES];
         if (spec->gguf_key == NULL) {
-            return false;
+            return STATUS_NOT_FOUND;
         }
         snprintf(key, sizeof key, "%s.%s", model->family->gguf_arch, spec->gguf_key);
         *out = checkpoint_number(model->checkpoint, key, spec->fallback);
-        return checkpoint_has(model->checkpoint, key);
+        return checkpoint_has(model->checkpoint, key) ? STATUS_OK : STATUS_NOT_FOUND;
     }
     const struct json *value = json_path(config, spec->json_key);
-    switch (json_kind(value)) {
-    case JSON_KIND_BOOL:
-        *out = json_bool(value, false);
-        return true;
-    case JSON_KIND_INT:
-    case JSON_KIND_REAL:
-        *out = json_number(value, 0);
-        return true;
+    enum json_kind kind = json_kind(value);
+    if (kind == JSON_KIND_ABSENT || kind == JSON_KIND_NULL) {
+        return STATUS_NOT_FOUND;
+    }
+    bool is_bool = kind == JSON_KIND_BOOL;
+    if (is_bool != (spec->type == CONFIG_BOOL) ||
+        (!is_bool && kind != JSON_KIND_INT && kind != JSON_KIND_REAL)) {
+        return error_set(err, STATUS_BAD_INPUT, "%s: '%s' in its config is not a %s",
+                         checkpoint_path(model->checkpoint), spec->json_key,
+                         spec->type == CONFIG_BOOL ? "bool" : "number");
+    }
+    *out = is_bool ? json_bool(value, false) : json_number(value, 0);
+    return STATUS_OK;
+}
+
+/* A list of layer kinds by name, into a byte a layer; no list leaves zeros. */
+static enum status read_layers(const struct model *model, const struct config_spec *spec,
+                               uint8_t *kinds, struct error *err) {
+    const struct json *list = json_path(checkpoint_config(model->checkpoint), spec->json_key);
+    size_t n = json_kind(list) == JSON_KIND_ARRAY ? json_count(list) : 0;
+    for (size_t i = 0; i < n && i < LIMIT_LAYERS; i++) {
+        const char *const *names = model->family->layer_kinds;
+        const char *name = json_text(json_at(list, i), "");
+        uint8_t kind = 0;
+        while (names[kind] != NULL && strcmp(names[kind], name) != 0) {
+            kind++;
+        }
+        if (names[kind] == NULL) {
+            return error_set(err, STATUS_UNSUPPORTED, "%s: '%s' in its config: layer %zu is '%s'",
+                             checkpoint_path(model->checkpoint), spec->json_key, i, name);
+        }
+        kinds[i] = (uint8_t)(kind + 1);
+    }
+    return STATUS_OK;
+}
+
+static bool is_in_range(const struct config_spec *spec, double number) {
+    switch (spec->type) {
+    case CONFIG_INT:
+        return number >= (spec->is_required ? 1 : 0) && number <= LIMIT_CONTEXT &&
+               number == (double)(int64_t)number;
+    case CONFIG_FLOAT:
+        return number >= 0 && number <= (double)FLT_MAX;
     default:
-        return false;
+        return true;
     }
 }
 
@@ -72,22 +111,28 @@ static enum status read_field(const struct model *model, const struct config_spe
     const char *path = checkpoint_path(model->checkpoint);
     bool is_gguf = checkpoint_kind(model->checkpoint) == CHECKPOINT_GGUF;
     const char *key = is_gguf && spec->gguf_key != NULL ? spec->gguf_key : spec->json_key;
-    if (!read_number(model, spec, &number) && spec->is_required) {
+    void *at = (unsigned char *)config + spec->at;
+    if (spec->type == CONFIG_LAYERS) {
+        return read_layers(model, spec, at, err);
+    }
+    enum status status = read_number(model, spec, &number, err);
+    if (status == STATUS_NOT_FOUND && spec->is_required) {
         return error_set(err, STATUS_BAD_INPUT, "%s: its config has no '%s'", path, key);
     }
-    void *at = (unsigned char *)config + spec->at;
+    if (status != STATUS_OK && status != STATUS_NOT_FOUND) {
+        return status;
+    }
+    if (!is_in_range(spec, number)) {
+        return error_set(err, STATUS_BAD_INPUT, "%s: '%s' is %.10g", path, key, number);
+    }
     switch (spec->type) {
     case CONFIG_INT:
-        if (number != (double)(int64_t)number || number < 0 || number > LIMIT_CONTEXT ||
-            (spec->is_required && number < 1)) {
-            return error_set(err, STATUS_BAD_INPUT, "%s: '%s' is %g", path, key, number);
-        }
         *(int32_t *)at = (int32_t)number;
         break;
     case CONFIG_FLOAT:
         *(float *)at = (float)number;
         break;
-    case CONFIG_BOOL:
+    default:
         *(bool *)at = number != 0;
         break;
     }
@@ -126,6 +171,8 @@ static enum status read_rope_json(const struct json *config, struct rope_config 
     rope->mscale_all_dim = json_number(json_get(scaling, "mscale_all_dim"), 0);
     rope->attention_factor = json_number(json_get(scaling, "attention_factor"), 0);
     rope->truncate = json_bool(json_get(scaling, "truncate"), true);
+    rope->part = json_number(json_get(scaling, "partial_rotary_factor"),
+                             json_number(json_get(config, "partial_rotary_factor"), 1));
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (strcmp(kinds[i].name, type) == 0) {
             rope->kind = kinds[i].kind;
@@ -149,6 +196,7 @@ static enum status read_rope_gguf(const struct model *model, struct rope_config 
         .theta = checkpoint_number(c, key[0], 10000),
         .factor = checkpoint_number(c, key[2], 1),
         .original_context = checkpoint_number(c, key[3], 0),
+        .part = 1,
         .beta_fast = 32,
         .beta_slow = 1,
         .truncate = true,
@@ -166,17 +214,34 @@ static enum status read_rope_gguf(const struct model *model, struct rope_config 
 }
 
 /* GGUF writes llama3's scaling as a tensor of divisors, rope_freqs.weight. */
-static enum status read_divisors(const struct model *model, struct rope_config *rope,
-                                 struct error *err) {
-    const struct checkpoint_tensor *t = checkpoint_find(model->checkpoint, "rope_freqs.weight");
-    if (checkpoint_kind(model->checkpoint) != CHECKPOINT_GGUF || t == NULL) {
+static enum status read_divisors(struct model *model, struct rope_config *rope, struct error *err) {
+    const struct checkpoint *c = model->checkpoint;
+    const struct checkpoint_tensor *t = checkpoint_find(c, "rope_freqs.weight");
+    char key[LIMIT_NAME_BYTES];
+    if (checkpoint_kind(c) != CHECKPOINT_GGUF) {
+        return STATUS_OK;
+    }
+    snprintf(key, sizeof key, "%s.rope.dimension_count", model->family->gguf_arch);
+    if (checkpoint_int(c, key, rope->dims) != rope->dims) {
+        return error_set(err, STATUS_UNSUPPORTED, "%s: %lld of %d dimensions of a head are rotated",
+                         checkpoint_path(c), (long long)checkpoint_int(c, key, 0), (int)rope->dims);
+    }
+    if (t == NULL) {
         return STATUS_OK;
     }
     if (t->dtype != DT_F32 || t->n_dims != 1 || t->dims[0] != rope->dims / 2) {
         return error_set(err, STATUS_BAD_INPUT, "%s: rope_freqs.weight wants %d values", t->file,
                          (int)rope->dims / 2);
     }
-    rope->divisors = t->data;
+    float *divisors = arena_array(&model->arena, (size_t)rope->dims / 2, sizeof *divisors);
+    quant_to_f32(DT_F32, t->data, divisors, rope->dims / 2);
+    for (int32_t i = 0; i < rope->dims / 2; i++) {
+        if (!(divisors[i] > 0)) {
+            return error_set(err, STATUS_BAD_INPUT, "%s: rope_freqs.weight[%d] is not above 0",
+                             t->file, (int)i);
+        }
+    }
+    rope->divisors = divisors;
     return STATUS_OK;
 }
 
@@ -231,10 +296,15 @@ static void infer_vocab(struct model *model) {
 static enum status check_numbers(const struct model *model, struct error *err) {
     const char *path = checkpoint_path(model->checkpoint);
     const char *act = json_text(json_get(checkpoint_config(model->checkpoint), "hidden_act"), NULL);
-    if (model->n_layers > LIMIT_LAYERS || model->vocab < 1 || model->vocab > LIMIT_VOCAB ||
-        model->dim > LIMIT_DIM) {
-        return error_set(err, STATUS_UNSUPPORTED, "%s: %d layers of %d, a vocabulary of %d", path,
-                         (int)model->n_layers, (int)model->dim, (int)model->vocab);
+    if (model->vocab < 1) {
+        return error_set(err, STATUS_BAD_INPUT, "%s: its config has no 'vocab_size'", path);
+    }
+    if (model->n_layers > LIMIT_LAYERS || model->vocab > LIMIT_VOCAB || model->dim > LIMIT_DIM) {
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s: %d layers of %d with a vocabulary of %d are past what is supported: "
+                         "%d, %d, %d",
+                         path, (int)model->n_layers, (int)model->dim, (int)model->vocab,
+                         LIMIT_LAYERS, LIMIT_DIM, LIMIT_VOCAB);
     }
     if (act != NULL && strcmp(act, model->family->activation) != 0) {
         return error_set(err, STATUS_UNSUPPORTED, "%s: hidden_act '%s' in a %s model", path, act,

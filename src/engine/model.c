@@ -213,7 +213,9 @@ enum status model_forward(struct model *model, const struct batch *batch, const 
     if (status != STATUS_OK) {
         return status;
     }
-    if (batch->n_out > 0 && backend->has_nonfinite(model->exec.device, out.logits)) {
+    /* Integer rules can swallow a NaN on the way to the logits: the stream keeps it. */
+    if (backend->has_nonfinite(model->exec.device, out.stream) ||
+        (batch->n_out > 0 && backend->has_nonfinite(model->exec.device, out.logits))) {
         return explain_nonfinite(model, batch, err);
     }
     *logits = out.logits.data;

@@ -10,11 +10,16 @@
 #pragma once
 #include "op.h"
 
-enum config_type { CONFIG_INT, CONFIG_FLOAT, CONFIG_BOOL };
+enum config_type {
+    CONFIG_INT,
+    CONFIG_FLOAT,
+    CONFIG_BOOL,
+    CONFIG_LAYERS,  // a list of names, one a layer: uint8_t[LIMIT_LAYERS], see layer_kinds
+};
 
 /* One field of the family's config struct. */
 struct config_spec {
-    size_t at;  // offset in the config struct: int32_t, float or bool
+    size_t at;  // offset in the config struct: int32_t, float, bool or uint8_t[LIMIT_LAYERS]
     enum config_type type;
     const char *json_key;  // in config.json; "a.b" looks inside object a
     const char *gguf_key;  // after "<architecture>."; NULL: not in GGUF, the fallback holds
@@ -56,6 +61,7 @@ struct rope_config {
     enum rope_kind kind;
     double factor, low_freq_factor, high_freq_factor;
     double original_context;
+    double part;  // partial_rotary_factor: how much of a head is rotated; 1 when absent
     double beta_fast, beta_slow, mscale, mscale_all_dim, attention_factor;  // yarn; 0: absent
     bool truncate;
     const float *divisors;  // [dims / 2] or NULL: GGUF's rope_freqs, each frequency over its own
@@ -64,6 +70,7 @@ struct rope_config {
 struct outputs {
     struct tensor logits;  // [batch->n_out, vocab]
     struct tensor hidden;  // [batch->n_out, dim]: what the head multiplied (after the final norm)
+    struct tensor stream;  // [batch->n_rows, dim]: the residual stream after the last layer
 };
 
 struct family {
@@ -82,6 +89,8 @@ struct family {
     const char *activation;        // what config.json's hidden_act must say
     const struct config_spec *config;
     int32_t n_config;
+    /* What CONFIG_LAYERS may say, ending with NULL: kind 1, 2, ...; 0 where there is no list. */
+    const char *const *layer_kinds;
     /* Check and derive: after the table is read.  `config` is the family's struct. */
     MUST_CHECK enum status (*finish_config)(void *config, struct rope_config *rope,
                                             struct error *err);

@@ -107,6 +107,10 @@ static enum status finish_config(void *config, struct rope_config *rope, struct 
         return error_set(err, STATUS_UNSUPPORTED, "llama: %d heads of %d dimensions",
                          (int)c->n_heads, (int)c->head_dim);
     }
+    if (rope->part != 1) {
+        return error_set(err, STATUS_UNSUPPORTED, "llama: a partial_rotary_factor of %g",
+                         rope->part);
+    }
     c->q_dim = c->n_heads * c->head_dim;
     c->kv_dim = c->n_kv_heads * c->head_dim;
     rope->dims = c->head_dim;
@@ -170,7 +174,11 @@ static struct outputs forward(const void *model, struct exec *x, const struct ba
     }
     struct tensor hidden = op_rms_norm(x, op_gather_out(x, s, b), &m->final_norm, eps);
     op_trace(x, "final", -1, hidden);
-    return (struct outputs){.hidden = hidden, .logits = op_matmul(x, hidden, &m->head)};
+    return (struct outputs){
+        .hidden = hidden,
+        .logits = op_matmul(x, hidden, &m->head),
+        .stream = s,
+    };
 }
 
 const struct family family_llama = {

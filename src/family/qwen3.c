@@ -9,11 +9,13 @@
  *       s += Wdown (silu(Wgate h) * (Wup h))
  *   logits = Whead rms_norm(s)
  *
- * head_norm is an RMS norm over each head; heads * head_dim need not be the hidden size.
+ * head_norm is an RMS norm over each head; heads * head_dim need not be the hidden size.  Layers
+ * from max_window_layers on see a window of the past when use_sliding_window asks for it.
  */
 #include "op.h"
 
 #include "family.h"
+#include "limits.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -21,9 +23,14 @@
 struct qwen3_config {
     int32_t dim, n_layers, n_heads, n_kv_heads, head_dim, ffn_dim, vocab, context;
     int32_t q_dim, kv_dim;  // heads * head_dim
+    int32_t window, first_window_layer;
+    uint8_t layer_kinds[LIMIT_LAYERS];
     float eps;
-    bool is_tied;
+    bool is_tied, uses_window;
 };
+
+enum layer_kind { LAYER_UNSAID, LAYER_FULL, LAYER_WINDOW };
+static const char *const layer_kind_names[] = {"full_attention", "sliding_attention", NULL};
 
 struct qwen3_layer {
     struct weight attn_norm, ffn_norm;  // [dim]
@@ -58,6 +65,10 @@ static const struct config_spec config_table[] = {
     {CONFIG(context), CONFIG_INT, "max_position_embeddings", "context_length", false, 2048},
     {CONFIG(eps), CONFIG_FLOAT, "rms_norm_eps", "attention.layer_norm_rms_epsilon", false, 1e-6},
     {CONFIG(is_tied), CONFIG_BOOL, "tie_word_embeddings", NULL, false, false},
+    {CONFIG(uses_window), CONFIG_BOOL, "use_sliding_window", NULL, false, false},
+    {CONFIG(window), CONFIG_INT, "sliding_window", NULL, false, 0},
+    {CONFIG(first_window_layer), CONFIG_INT, "max_window_layers", NULL, false, 28},
+    {CONFIG(layer_kinds), CONFIG_LAYERS, "layer_types", NULL, false, 0},
 };
 
 static const struct weight_spec weight_table[] = {
@@ -110,6 +121,13 @@ static enum status finish_config(void *config, struct rope_config *rope, struct 
         return error_set(err, STATUS_UNSUPPORTED, "qwen3: %d heads of %d dimensions",
                          (int)c->n_heads, (int)c->head_dim);
     }
+    if (rope->part != 1) {
+        return error_set(err, STATUS_UNSUPPORTED, "qwen3: a partial_rotary_factor of %g",
+                         rope->part);
+    }
+    if (c->uses_window && c->window < 1) {
+        return error_set(err, STATUS_BAD_INPUT, "qwen3: use_sliding_window without sliding_window");
+    }
     c->q_dim = c->n_heads * c->head_dim;
     c->kv_dim = c->n_kv_heads * c->head_dim;
     rope->dims = c->head_dim;
@@ -131,9 +149,17 @@ static int32_t slots(const void *config, struct slot_request *out) {
     return c->n_layers;
 }
 
-static struct tensor attention(const struct qwen3 *m, const struct qwen3_layer *w, struct exec *x,
+/* How far layer `l` looks back; 0: to the start. */
+static int32_t window_of(const struct qwen3_config *c, int32_t l) {
+    bool has_window = c->layer_kinds[l] == LAYER_UNSAID ? l >= c->first_window_layer
+                                                        : c->layer_kinds[l] == LAYER_WINDOW;
+    return c->uses_window && has_window ? c->window : 0;
+}
+
+static struct tensor attention(const struct qwen3 *m, int32_t l, struct exec *x,
                                const struct batch *b, struct tensor h, struct tensor angles) {
     const struct qwen3_config *c = &m->config;
+    const struct qwen3_layer *w = &m->layers[l];
     const struct weight *const wqkv[] = {&w->wq, &w->wk, &w->wv};
     struct tensor qkv[3];
     op_matmuls(x, h, 3, wqkv, qkv);
@@ -144,6 +170,7 @@ static struct tensor attention(const struct qwen3 *m, const struct qwen3_layer *
     op_kv_append(x, &w->kv, qkv[1], qkv[2], b);
     struct attend_args args = {
         .n_heads = c->n_heads,
+        .window = window_of(c, l),
         .scale = (float)(1.0 / sqrt((double)c->head_dim)),
     };
     return op_matmul(x, op_attend(x, qkv[0], &w->kv, &args, b), &w->wo);
@@ -166,7 +193,7 @@ static struct outputs forward(const void *model, struct exec *x, const struct ba
     for (int32_t l = 0; l < m->config.n_layers; l++) {
         const struct qwen3_layer *w = &m->layers[l];
         size_t mark = exec_mark(x);
-        op_add(x, s, attention(m, w, x, b, op_rms_norm(x, s, &w->attn_norm, eps), angles));
+        op_add(x, s, attention(m, l, x, b, op_rms_norm(x, s, &w->attn_norm, eps), angles));
         op_trace(x, "attention", l, s);
         exec_release(x, mark);
         op_add(x, s, feed_forward(w, x, op_rms_norm(x, s, &w->ffn_norm, eps)));
@@ -175,7 +202,11 @@ static struct outputs forward(const void *model, struct exec *x, const struct ba
     }
     struct tensor hidden = op_rms_norm(x, op_gather_out(x, s, b), &m->final_norm, eps);
     op_trace(x, "final", -1, hidden);
-    return (struct outputs){.hidden = hidden, .logits = op_matmul(x, hidden, &m->head)};
+    return (struct outputs){
+        .hidden = hidden,
+        .logits = op_matmul(x, hidden, &m->head),
+        .stream = s,
+    };
 }
 
 const struct family family_qwen3 = {
@@ -199,6 +230,7 @@ const struct family family_qwen3 = {
     .activation = "silu",
     .config = config_table,
     .n_config = sizeof config_table / sizeof config_table[0],
+    .layer_kinds = layer_kind_names,
     .finish_config = finish_config,
     .weights = weight_table,
     .n_weights = sizeof weight_table / sizeof weight_table[0],
