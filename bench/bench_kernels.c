@@ -77,12 +77,12 @@ __attribute__((target("avx2"))) static void read_piece(struct ceiling_job *job, 
 
 /* Loops of twelve independent chains, in assembly: a compiler would fold them. */
 #define CHAIN(op, n) op(n) "\n\t"
+/* clang-format does not settle on one form of this. */
+// clang-format off
 #define CHAINS(op)                                                                                 \
-    CHAIN(op, 4)                                                                                   \
-    CHAIN(op, 5)                                                                                   \
-    CHAIN(op, 6)                                                                                   \
-    CHAIN(op, 7) CHAIN(op, 8) CHAIN(op, 9) CHAIN(op, 10) CHAIN(op, 11) CHAIN(op, 12) CHAIN(op, 13) \
-        CHAIN(op, 14) CHAIN(op, 15)
+    CHAIN(op, 4) CHAIN(op, 5) CHAIN(op, 6) CHAIN(op, 7) CHAIN(op, 8) CHAIN(op, 9)                  \
+    CHAIN(op, 10) CHAIN(op, 11) CHAIN(op, 12) CHAIN(op, 13) CHAIN(op, 14) CHAIN(op, 15)
+// clang-format on
 #define DOT16_AVX2(n) "vpmaddwd %%ymm0,%%ymm1,%%ymm2\n\tvpaddd %%ymm2,%%ymm" #n ",%%ymm" #n
 #define FMA_AVX2(n) "vfmadd231ps %%ymm0,%%ymm1,%%ymm" #n
 #define DOT16_AVX512(n) "vpdpwssd %%zmm0,%%zmm1,%%zmm" #n

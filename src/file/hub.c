@@ -222,7 +222,10 @@ static enum status request(struct hub *hub, const char *url, struct download *d,
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, take_progress);
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, d);
     if (d->resumed_from > 0) {
-        curl_easy_setopt(curl, CURLOPT_RESUME_FROM_LARGE, (curl_off_t)d->resumed_from);
+        /* Not RESUME_FROM: a server that ignores the range is met by starting over, not by an
+         * error. */
+        curl_easy_setopt(curl, CURLOPT_RANGE,
+                         arena_printf(&hub->arena, "%lld-", (long long)d->resumed_from));
     }
     CURLcode code = curl_easy_perform(curl);
     curl_slist_free_all(headers);

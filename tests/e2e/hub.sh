@@ -1,0 +1,5 @@
+#!/bin/sh
+# hub.sh - selfsame pull against a local server in the Hub's layout.
+set -eu
+cd "$(dirname "$0")/../.."
+exec python3 tests/e2e/hub_server.py build/release/selfsame tests/data/family/llama
