@@ -213,6 +213,17 @@ TEST(logits_are_one_value_over_isa_threads_rows_and_chunk) {
 }
 END
 
+TEST(gguf_and_safetensors_of_the_same_weights_give_the_same_bits) {
+    const struct model_options choices[] = {
+        {.quant = QUANT_NONE}, {.acts = ACTS_F32, .kv = KV_F32}, {.quant = QUANT_Q8}};
+    for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
+        struct digest_sum folder = hash_of("smollm2", choices[i], 0);
+        struct digest_sum gguf = hash_of("smollm2.gguf", choices[i], 0);
+        CHECK(folder.low == gguf.low && folder.high == gguf.high);
+    }
+}
+END
+
 TEST(another_model_choice_gives_another_hash) {
     struct digest_sum a = hash_of("llama", (struct model_options){0}, 0);
     struct digest_sum b = hash_of("llama", (struct model_options){.acts = ACTS_F32}, 0);
@@ -224,4 +235,5 @@ SUITE(family, 300, llama_gives_the_reference_logits_and_continuations,
       smollm2_gives_the_reference_logits_and_continuations,
       qwen3_gives_the_reference_logits_and_continuations,
       logits_are_one_value_over_isa_threads_rows_and_chunk,
+      gguf_and_safetensors_of_the_same_weights_give_the_same_bits,
       another_model_choice_gives_another_hash)
