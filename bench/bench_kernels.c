@@ -176,6 +176,9 @@ static void *random_rows(enum dtype dtype, int32_t rows, int32_t cols, size_t *s
     for (size_t i = 0; i < (size_t)rows * row_size; i++) {
         data[i] = (unsigned char)(random_bits(&state) & 0xBF);  // no exponent near infinity
     }
+    for (size_t i = 1; dtype == DT_BF16 && i < (size_t)rows * row_size; i += 2) {
+        data[i] = (unsigned char)((data[i] & 0x80) | 0x3C | (data[i] & 1));  // nor near zero
+    }
     *size = (size_t)rows * row_size;
     return data;
 }
@@ -242,12 +245,12 @@ static void multiply(struct decoder *d, int32_t first, int32_t n, int32_t n_rows
     const struct weight *weights[3];
     struct tensor out[3], in = d->in;
     in.rows = n_rows;
-    in.cols = d->weights[first].t.cols;
+    in.cols = in.stride = d->weights[first].t.cols;
     for (int32_t i = 0; i < n; i++) {
         weights[i] = &d->weights[first + i];
         out[i] = d->out[i];
         out[i].rows = n_rows;
-        out[i].cols = weights[i]->t.rows;
+        out[i].cols = out[i].stride = weights[i]->t.rows;
     }
     d->backend->matmul(d->device, n, out, in, weights);
 }

@@ -12,7 +12,7 @@
 
 enum {
     WEIGHTS_MAX = 8,
-    WIDEN_ROWS_MIN = 9,        // from here on widening a panel pays
+    FEW_ROWS = 8,              // of a pass that is bound by reading weights
     BLOCK_SIZE = 192 << 10,    // bytes of activations that stay in the second-level cache
     INLINE_VALUES = 16 << 10,  // fewer values are not worth waking anybody
     RUN_BYTES_MIN = 16 << 10,  // bytes of weights that one run has at least
@@ -219,7 +219,7 @@ static void multiply_int(const struct matmul_job *job, int32_t i, int32_t index,
     struct dot_panel panel = cpu_panel(packed, index);
     const dot_int_fn *table = kernels->dot_a2;
     int32_t n_most = kernels->n_rows_a2;
-    if (packed->form == FORM_INT && n_rows >= WIDEN_ROWS_MIN) {
+    if (packed->form == FORM_INT && n_rows >= kernels->widen_rows_min) {
         bool is_unsigned = packed->scales == SCALES_BIAS || packed->scales == SCALES_SUB_MIN;
         kernels->widen((int16_t *)(void *)scratch, panel.codes, panel.sub, packed->is_4bit,
                        is_unsigned, packed->shape.group, packed->n_groups);
@@ -267,7 +267,7 @@ static void plan_blocks(struct matmul_job *job) {
     for (int32_t i = 0; i < job->n_weights; i++) {
         const struct cpu_weight *w = job->weights[i]->packed;
         size_t k = (size_t)w->k;
-        bool is_wide = w->form == FORM_INT && job->a.rows >= WIDEN_ROWS_MIN;
+        bool is_wide = w->form == FORM_INT && job->a.rows >= job->device->kernels->widen_rows_min;
         size_t value = w->form == FORM_INT ? 2 : 4;
         size_t needs = w->form == FORM_ROWS ? k * (PANEL_ROWS + 1) * sizeof(float)
                        : is_wide            ? k * PANEL_ROWS * sizeof(int16_t)
@@ -307,7 +307,7 @@ void cpu_matmul(void *opaque, int32_t n, struct tensor *out, struct tensor a,
     threads_for(device->threads, a.rows, row_least, prepare_rows, &job);
     const struct cpu_weight *first = weights[0]->packed;
     int32_t least = 1;
-    if (first->panel_size > 0 && a.rows < WIDEN_ROWS_MIN) {
+    if (first->panel_size > 0 && a.rows <= FEW_ROWS) {
         least = (int32_t)(RUN_BYTES_MIN / first->panel_size) + 1;
     }
     threads_for(device->threads, job.n_blocks * job.first_panel[n], least, multiply, &job);

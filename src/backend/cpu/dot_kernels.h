@@ -9,7 +9,7 @@
 #include "kernels.h"
 #include "quant.h"
 
-enum { LANE_COUNT = PANEL_ROWS, PREFETCH_AHEAD = 1024 };
+enum { LANE_COUNT = PANEL_ROWS, PREFETCH_AHEAD = 2048 };
 
 #define EACH_ROW _Pragma("GCC unroll 16") for (int m = 0; m < n_rows; m++)
 
@@ -330,7 +330,7 @@ EACH_WIDE_TILE(DOT_WIDE)
 /* The dot products' part of a table. */
 #define DOT_KERNELS                                                                                \
     .n_rows_float = FLOAT_TILE_ROWS, .n_rows_a2 = A2_TILE_ROWS, .n_rows_direct = DIRECT_TILE_ROWS, \
-    .n_rows_wide = WIDE_TILE_ROWS,                                                                 \
+    .n_rows_wide = WIDE_TILE_ROWS, .widen_rows_min = WIDEN_ROWS_MIN,                               \
     .dot_float = {[DOT_F32] = {EACH_FLOAT_TILE(ROW_F32)},                                          \
                   [DOT_BF16] = {EACH_FLOAT_TILE(ROW_BF16)},                                        \
                   [DOT_F16] = {EACH_FLOAT_TILE(ROW_F16)}},                                         \

@@ -65,6 +65,7 @@ struct cpu_kernels {
 
     /* Tables are indexed by rows - 1, to the number of rows that registers hold. */
     int32_t n_rows_float, n_rows_a2, n_rows_direct, n_rows_wide;
+    int32_t widen_rows_min;  // from here on widening a panel of codes pays
     dot_float_fn dot_float[DOT_FLOAT_COUNT][TILE_ROWS_MAX];
     dot_int_fn dot_a2[TILE_ROWS_MAX];
     /* Codes of 8 or 4 bits, [0] and [1], as they are packed. */

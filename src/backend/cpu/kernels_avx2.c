@@ -6,14 +6,15 @@ enum {
     MASKED_ROWS = 1,
     FLOAT_TILE_ROWS = 6,
     A2_TILE_ROWS = 4,
-    DIRECT_TILE_ROWS = 4,
-    WIDE_TILE_ROWS = 6
+    DIRECT_TILE_ROWS = 6,
+    WIDE_TILE_ROWS = 6,
+    WIDEN_ROWS_MIN = 33,
 };
 
 /* clang-format off */
 #define EACH_FLOAT_TILE(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #define EACH_A2_TILE(X) X(1) X(2) X(3) X(4)
-#define EACH_DIRECT_TILE(X) X(1) X(2) X(3) X(4)
+#define EACH_DIRECT_TILE(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #define EACH_WIDE_TILE(X) X(1) X(2) X(3) X(4) X(5) X(6)
 /* clang-format on */
 

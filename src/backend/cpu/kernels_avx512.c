@@ -3,11 +3,11 @@
 #include "vec_avx512.h"
 
 enum {
-    MASKED_ROWS = 4,
     FLOAT_TILE_ROWS = 12,
     A2_TILE_ROWS = 8,
     DIRECT_TILE_ROWS = 8,
-    WIDE_TILE_ROWS = 12
+    WIDE_TILE_ROWS = 12,
+    WIDEN_ROWS_MIN = 33,
 };
 
 /* clang-format off */

@@ -7,7 +7,8 @@ enum {
     FLOAT_TILE_ROWS = 4,
     A2_TILE_ROWS = 4,
     DIRECT_TILE_ROWS = 4,
-    WIDE_TILE_ROWS = 4
+    WIDE_TILE_ROWS = 4,
+    WIDEN_ROWS_MIN = 9,
 };
 
 /* clang-format off */
