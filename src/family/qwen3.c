@@ -14,7 +14,7 @@
  */
 #include "op.h"
 
-#include "family.h"
+#include "blocks.h"
 #include "limits.h"
 
 #include <math.h>
@@ -105,32 +105,16 @@ static const struct weight_spec layer_table[] = {
 
 static enum status finish_config(void *config, struct rope_config *rope, struct error *err) {
     struct qwen3_config *c = config;
-    c->n_kv_heads = c->n_kv_heads > 0 ? c->n_kv_heads : c->n_heads;
-    if (c->head_dim == 0) {
-        if (c->dim % c->n_heads != 0) {
-            return error_set(err, STATUS_BAD_INPUT, "qwen3: %d heads do not divide hidden_size %d",
-                             (int)c->n_heads, (int)c->dim);
-        }
-        c->head_dim = c->dim / c->n_heads;
-    }
-    if (c->n_heads % c->n_kv_heads != 0) {
-        return error_set(err, STATUS_BAD_INPUT, "qwen3: %d query heads cannot share %d KV heads",
-                         (int)c->n_heads, (int)c->n_kv_heads);
-    }
-    if (c->n_heads > LIMIT_HEADS || c->head_dim > LIMIT_HEAD_DIM || c->head_dim % 2 != 0) {
-        return error_set(err, STATUS_UNSUPPORTED, "qwen3: %d heads of %d dimensions",
-                         (int)c->n_heads, (int)c->head_dim);
-    }
-    if (rope->part != 1) {
-        return error_set(err, STATUS_UNSUPPORTED, "qwen3: a partial_rotary_factor of %g",
-                         rope->part);
+    enum status status =
+        block_finish_heads("qwen3", c->dim, c->n_heads, &c->n_kv_heads, &c->head_dim, rope, err);
+    if (status != STATUS_OK) {
+        return status;
     }
     if (c->uses_window && c->window < 1) {
         return error_set(err, STATUS_BAD_INPUT, "qwen3: use_sliding_window without sliding_window");
     }
     c->q_dim = c->n_heads * c->head_dim;
     c->kv_dim = c->n_kv_heads * c->head_dim;
-    rope->dims = c->head_dim;
     return STATUS_OK;
 }
 
@@ -176,13 +160,6 @@ static struct tensor attention(const struct qwen3 *m, int32_t l, struct exec *x,
     return op_matmul(x, op_attend(x, qkv[0], &w->kv, &args, b), &w->wo);
 }
 
-static struct tensor feed_forward(const struct qwen3_layer *w, struct exec *x, struct tensor h) {
-    const struct weight *const gate_up[] = {&w->gate, &w->up};
-    struct tensor y[2];
-    op_matmuls(x, h, 2, gate_up, y);
-    return op_matmul(x, op_silu_mul(x, y[0], y[1]), &w->down);
-}
-
 static struct outputs forward(const void *model, struct exec *x, const struct batch *b) {
     const struct qwen3 *m = model;
     float eps = m->config.eps;
@@ -196,7 +173,8 @@ static struct outputs forward(const void *model, struct exec *x, const struct ba
         op_add(x, s, attention(m, l, x, b, op_rms_norm(x, s, &w->attn_norm, eps), angles));
         op_trace(x, "attention", l, s);
         exec_release(x, mark);
-        op_add(x, s, feed_forward(w, x, op_rms_norm(x, s, &w->ffn_norm, eps)));
+        struct tensor h = op_rms_norm(x, s, &w->ffn_norm, eps);
+        op_add(x, s, block_gated_ffn(x, h, &w->gate, &w->up, &w->down));
         op_trace(x, "layer", l, s);
         exec_release(x, mark);
     }
