@@ -165,10 +165,8 @@ static void print_results(const struct args *args, const struct model *model,
     buffer_init(&out, LIMIT_BODY_BYTES);
     struct json_writer w = {.out = &out};
     json_open_object(&w);
-    json_put_key(&w, "model");
-    json_put_string(&w, model->name);
-    json_put_key(&w, "execution");
-    json_put_string(&w, model->exec.backend->describe(model->exec.device));
+    json_pair_string(&w, "model", model->name);
+    json_pair_string(&w, "execution", model->exec.backend->describe(model->exec.device));
     const struct {
         const char *name;
         double value;
@@ -180,8 +178,7 @@ static void print_results(const struct args *args, const struct model *model,
         {"decode_of_read", decode_gbps / gbps},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        json_put_key(&w, numbers[i].name);
-        json_put_double(&w, numbers[i].value);
+        json_pair_double(&w, numbers[i].name, numbers[i].value);
         if (!args->json) {
             printf("%-22s %10.2f\n", numbers[i].name, numbers[i].value);
         }
@@ -193,8 +190,7 @@ static void print_results(const struct args *args, const struct model *model,
         char key[16];
         double ms = median(&results->width_ms[i]);
         snprintf(key, sizeof key, "%d", (int)widths[i]);
-        json_put_key(&w, key);
-        json_put_double(&w, ms);
+        json_pair_double(&w, key, ms);
         if (!args->json) {
             printf("pass of %-2d rows        %10.3f ms  %.2fx\n", (int)widths[i], ms, ms / one);
         }

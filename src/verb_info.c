@@ -59,11 +59,6 @@ static void print_text(const struct model *model, const char *digest) {
     printf("\n  digest      %s\n", digest);
 }
 
-static void put(struct json_writer *w, const char *key, int64_t value) {
-    json_put_key(w, key);
-    json_put_int(w, value);
-}
-
 static void print_json(const struct model *model, const char *digest) {
     struct by_type types[DT_COUNT] = {0};
     struct buffer out;
@@ -71,32 +66,29 @@ static void print_json(const struct model *model, const char *digest) {
     struct json_writer w = {.out = &out};
     count_types(model->checkpoint, types);
     json_open_object(&w);
-    json_put_key(&w, "path");
-    json_put_string(&w, checkpoint_path(model->checkpoint));
-    json_put_key(&w, "family");
-    json_put_string(&w, model->family->name);
-    put(&w, "n_layers", model->n_layers);
-    put(&w, "dim", model->dim);
-    put(&w, "vocab", model->vocab);
-    put(&w, "context", model->context_max);
-    put(&w, "n_files", checkpoint_n_files(model->checkpoint));
-    put(&w, "file_bytes", (int64_t)checkpoint_size(model->checkpoint));
+    json_pair_string(&w, "path", checkpoint_path(model->checkpoint));
+    json_pair_string(&w, "family", model->family->name);
+    json_pair_int(&w, "n_layers", model->n_layers);
+    json_pair_int(&w, "dim", model->dim);
+    json_pair_int(&w, "vocab", model->vocab);
+    json_pair_int(&w, "context", model->context_max);
+    json_pair_int(&w, "n_files", checkpoint_n_files(model->checkpoint));
+    json_pair_int(&w, "file_bytes", (int64_t)checkpoint_size(model->checkpoint));
     json_put_key(&w, "tensors");
     json_open_object(&w);
     for (int32_t i = 0; i < DT_COUNT; i++) {
         if (types[i].n_tensors > 0) {
             json_put_key(&w, dtype_info((enum dtype)i)->name);
             json_open_object(&w);
-            put(&w, "n", types[i].n_tensors);
-            put(&w, "bytes", (int64_t)types[i].size);
+            json_pair_int(&w, "n", types[i].n_tensors);
+            json_pair_int(&w, "bytes", (int64_t)types[i].size);
             json_close_object(&w);
         }
     }
     json_close_object(&w);
-    put(&w, "state_bytes_per_page", (int64_t)model->page_size);
-    put(&w, "page_tokens", PAGE_TOKENS);
-    json_put_key(&w, "files_sha256");
-    json_put_string(&w, digest);
+    json_pair_int(&w, "state_bytes_per_page", (int64_t)model->page_size);
+    json_pair_int(&w, "page_tokens", PAGE_TOKENS);
+    json_pair_string(&w, "files_sha256", digest);
     json_close_object(&w);
     puts(out.data);
     buffer_free(&out);

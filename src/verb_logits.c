@@ -36,10 +36,8 @@ static void print_row(const struct printer *p, int32_t pos, const float *row) {
     buffer_init(&line, LIMIT_BODY_BYTES);
     struct json_writer w = {.out = &line};
     json_open_object(&w);
-    json_put_key(&w, "pos");
-    json_put_int(&w, pos);
-    json_put_key(&w, "logsumexp");
-    json_put_double(&w, log_sum_exp(row, p->model->vocab));
+    json_pair_int(&w, "pos", pos);
+    json_pair_double(&w, "logsumexp", log_sum_exp(row, p->model->vocab));
     json_put_key(&w, "top");
     json_open_array(&w);
     sampler_logprobs(row, p->model->vocab, 0, &chosen, top, p->top);

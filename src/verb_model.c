@@ -87,10 +87,8 @@ static void print_model(void *user, const char *name, const char *path) {
         return;
     }
     json_open_object(listing->json);
-    json_put_key(listing->json, "name");
-    json_put_string(listing->json, name);
-    json_put_key(listing->json, "path");
-    json_put_string(listing->json, path);
+    json_pair_string(listing->json, "name", name);
+    json_pair_string(listing->json, "path", path);
     json_close_object(listing->json);
 }
 

@@ -20,8 +20,7 @@ struct chat {
 static void add_message(struct chat *chat, const char *role, const char *text, size_t size) {
     struct json_writer w = {.out = &chat->messages, .needs_comma = chat->messages.size > 0};
     json_open_object(&w);
-    json_put_key(&w, "role");
-    json_put_string(&w, role);
+    json_pair_string(&w, "role", role);
     json_put_key(&w, "content");
     json_put_bytes(&w, text, size);
     json_close_object(&w);
@@ -77,14 +76,11 @@ static void print_json(const struct chat *chat, const struct reply *reply) {
         json_put_int(&w, reply->ids.at[i]);
     }
     json_close_array(&w);
-    json_put_key(&w, "finish_reason");
-    json_put_string(&w, finish_name(reply->receipt.finish));
+    json_pair_string(&w, "finish_reason", finish_name(reply->receipt.finish));
     json_put_key(&w, "usage");
     json_open_object(&w);
-    json_put_key(&w, "prompt_tokens");
-    json_put_int(&w, reply->receipt.usage.n_prompt);
-    json_put_key(&w, "completion_tokens");
-    json_put_int(&w, reply->receipt.usage.n_completion);
+    json_pair_int(&w, "prompt_tokens", reply->receipt.usage.n_prompt);
+    json_pair_int(&w, "completion_tokens", reply->receipt.usage.n_completion);
     json_close_object(&w);
     json_put_key(&w, "timings");
     timings_put_json(&w, &reply->timings);

@@ -250,9 +250,19 @@ void json_put_null(struct json_writer *w) {
     buffer_text(w->out, "null");
 }
 
-void json_put_raw(struct json_writer *w, const char *text, size_t size) {
-    before_value(w);
-    buffer_append(w->out, text, size);
+void json_pair_string(struct json_writer *w, const char *key, const char *value) {
+    json_put_key(w, key);
+    json_put_string(w, value);
+}
+
+void json_pair_int(struct json_writer *w, const char *key, int64_t value) {
+    json_put_key(w, key);
+    json_put_int(w, value);
+}
+
+void json_pair_double(struct json_writer *w, const char *key, double value) {
+    json_put_key(w, key);
+    json_put_double(w, value);
 }
 
 static void put_members(struct json_writer *w, const struct json *value) {

@@ -68,6 +68,8 @@ void json_put_int(struct json_writer *w, int64_t value);
 void json_put_double(struct json_writer *w, double value);  // shortest that reads back, or null
 void json_put_bool(struct json_writer *w, bool value);
 void json_put_null(struct json_writer *w);
+/* A key and its value. */
+void json_pair_string(struct json_writer *w, const char *key, const char *value);
+void json_pair_int(struct json_writer *w, const char *key, int64_t value);
+void json_pair_double(struct json_writer *w, const char *key, double value);
 void json_put_json(struct json_writer *w, const struct json *value);  // a parsed value, as it was
-/* Already serialised JSON. */
-void json_put_raw(struct json_writer *w, const char *text, size_t size);

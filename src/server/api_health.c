@@ -39,8 +39,7 @@ void api_version(struct server *server, struct http_exchange *x) {
     };
     json_open_object(&w);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        json_put_key(&w, rows[i].key);
-        json_put_string(&w, rows[i].value);
+        json_pair_string(&w, rows[i].key, rows[i].value);
     }
     json_close_object(&w);
     route_json(x, 200, &out);

@@ -43,16 +43,6 @@ struct job {
     bool has_failed, is_finished;
 };
 
-static void put_text(struct json_writer *w, const char *key, const char *value) {
-    json_put_key(w, key);
-    json_put_string(w, value);
-}
-
-static void put_int(struct json_writer *w, const char *key, int64_t value) {
-    json_put_key(w, key);
-    json_put_int(w, value);
-}
-
 /* ---- pieces of replies ---------------------------------------------------------------------- */
 
 /* id, object, created, model, system_fingerprint: build and model, so that tests tell them apart.
@@ -62,11 +52,11 @@ static void put_head(struct json_writer *w, const struct job *job, bool is_chunk
     char fingerprint[100];
     snprintf(fingerprint, sizeof fingerprint, "ss-%s-%.12s", BUILD_ID,
              engine_model(job->server->engine)->digest);
-    put_text(w, "id", job->id);
-    put_text(w, "object", job->kind == API_CHAT ? chat : "text_completion");
-    put_int(w, "created", job->created);
-    put_text(w, "model", job->model);
-    put_text(w, "system_fingerprint", fingerprint);
+    json_pair_string(w, "id", job->id);
+    json_pair_string(w, "object", job->kind == API_CHAT ? chat : "text_completion");
+    json_pair_int(w, "created", job->created);
+    json_pair_string(w, "model", job->model);
+    json_pair_string(w, "system_fingerprint", fingerprint);
 }
 
 static void put_usage(struct json_writer *w, const struct job *job) {
@@ -79,16 +69,16 @@ static void put_usage(struct json_writer *w, const struct job *job) {
     }
     json_put_key(w, "usage");
     json_open_object(w);
-    put_int(w, "prompt_tokens", prompt);
-    put_int(w, "completion_tokens", completion);
-    put_int(w, "total_tokens", prompt + completion);
+    json_pair_int(w, "prompt_tokens", prompt);
+    json_pair_int(w, "completion_tokens", completion);
+    json_pair_int(w, "total_tokens", prompt + completion);
     json_put_key(w, "prompt_tokens_details");
     json_open_object(w);
-    put_int(w, "cached_tokens", cached);
+    json_pair_int(w, "cached_tokens", cached);
     json_close_object(w);
     json_put_key(w, "completion_tokens_details");
     json_open_object(w);
-    put_int(w, "reasoning_tokens", 0);
+    json_pair_int(w, "reasoning_tokens", 0);
     json_close_object(w);
     json_close_object(w);
 }
@@ -111,8 +101,7 @@ static void put_token(struct json_writer *w, const struct job *job, const struct
     tokenizer_decode(tokenizer, &t->id, 1, false, &text);
     json_put_key(w, "token");
     json_put_bytes(w, text.data != NULL ? text.data : "", text.size);
-    json_put_key(w, "logprob");
-    json_put_double(w, (double)t->logprob);
+    json_pair_double(w, "logprob", (double)t->logprob);
     json_put_key(w, "bytes");
     json_open_array(w);
     for (size_t i = 0; bytes != NULL && i < size; i++) {
@@ -282,11 +271,11 @@ static void put_choice(struct json_writer *w, const struct job *job, int32_t i) 
     const struct choice *c = &job->choices[i];
     const char *text = c->text.data != NULL ? c->text.data : "";
     json_open_object(w);
-    put_int(w, "index", i);
+    json_pair_int(w, "index", i);
     if (job->kind == API_CHAT) {
         json_put_key(w, "message");
         json_open_object(w);
-        put_text(w, "role", "assistant");
+        json_pair_string(w, "role", "assistant");
         json_put_key(w, "content");
         json_put_bytes(w, text, c->text.size);
         json_put_key(w, "refusal");
@@ -297,7 +286,7 @@ static void put_choice(struct json_writer *w, const struct job *job, int32_t i) 
         json_put_bytes(w, text, c->text.size);
     }
     put_logprobs(w, job, c);
-    put_text(w, "finish_reason", finish_name(c->finish));
+    json_pair_string(w, "finish_reason", finish_name(c->finish));
     if (job->n_choices > 1) {
         put_proof(w, job, c);
     }
@@ -353,7 +342,7 @@ static void put_delta(struct json_writer *w, const struct job *job, const char *
     json_put_key(w, "delta");
     json_open_object(w);
     if (has_role) {
-        put_text(w, "role", "assistant");
+        json_pair_string(w, "role", "assistant");
     }
     if (has_role || size > 0) {
         json_put_key(w, "content");
@@ -394,7 +383,7 @@ static void put_chunk(struct buffer *out, struct job *job, int32_t i, const stru
     size_t size = event != NULL ? event->text_size : c->echo_size;
     open_event(&w, job);
     json_open_object(&w);
-    put_int(&w, "index", i);
+    json_pair_int(&w, "index", i);
     put_delta(&w, job, text, size, event == NULL);
     put_delta_logprobs(&w, job, c, event);
     json_put_key(&w, "finish_reason");

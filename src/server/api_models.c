@@ -6,11 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-static void put_text(struct json_writer *w, const char *key, const char *value) {
-    json_put_key(w, key);
-    json_put_string(w, value);
-}
-
 static void put_model(struct json_writer *w, const struct server *server) {
     const struct model *model = engine_model(server->engine);
     char created_at[32];
@@ -18,20 +13,17 @@ static void put_model(struct json_writer *w, const struct server *server) {
     struct tm utc;
     strftime(created_at, sizeof created_at, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&created, &utc));
     json_open_object(w);
-    put_text(w, "id", model->name);
-    put_text(w, "object", "model");
-    json_put_key(w, "created");
-    json_put_int(w, server->created);
-    put_text(w, "owned_by", "selfsame");
-    put_text(w, "type", "model");
-    put_text(w, "display_name", model->name);
-    put_text(w, "created_at", created_at);
-    json_put_key(w, "context_length");
-    json_put_int(w, engine_context_max(server->engine));
-    json_put_key(w, "max_model_len");
-    json_put_int(w, engine_context_max(server->engine));
-    put_text(w, "family", model->family->name);
-    put_text(w, "digest", model->digest);
+    json_pair_string(w, "id", model->name);
+    json_pair_string(w, "object", "model");
+    json_pair_int(w, "created", server->created);
+    json_pair_string(w, "owned_by", "selfsame");
+    json_pair_string(w, "type", "model");
+    json_pair_string(w, "display_name", model->name);
+    json_pair_string(w, "created_at", created_at);
+    json_pair_int(w, "context_length", engine_context_max(server->engine));
+    json_pair_int(w, "max_model_len", engine_context_max(server->engine));
+    json_pair_string(w, "family", model->family->name);
+    json_pair_string(w, "digest", model->digest);
     json_close_object(w);
 }
 
@@ -41,15 +33,15 @@ void api_models(struct server *server, struct http_exchange *x) {
     buffer_init(&out, LIMIT_BODY_BYTES);
     struct json_writer w = {.out = &out};
     json_open_object(&w);
-    put_text(&w, "object", "list");
+    json_pair_string(&w, "object", "list");
     json_put_key(&w, "data");
     json_open_array(&w);
     put_model(&w, server);
     json_close_array(&w);
     json_put_key(&w, "has_more");
     json_put_bool(&w, false);
-    put_text(&w, "first_id", name);
-    put_text(&w, "last_id", name);
+    json_pair_string(&w, "first_id", name);
+    json_pair_string(&w, "last_id", name);
     json_close_object(&w);
     route_json(x, 200, &out);
     buffer_free(&out);
