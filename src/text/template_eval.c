@@ -22,6 +22,13 @@ bool render_fail(struct render *r, const char *format, ...) {
     return false;
 }
 
+struct value render_take_text(struct render *r, struct buffer *text) {
+    struct value v = value_string(
+        arena_string(&r->arena, text->data != NULL ? text->data : "", text->size), text->size);
+    buffer_free(text);
+    return v;
+}
+
 struct value call_argument(const struct call *call, size_t i, const char *keyword) {
     const struct value *found =
         call->keywords.kind == VALUE_DICT ? value_find_text(call->keywords, keyword) : NULL;
@@ -95,9 +102,7 @@ static bool capture(struct render *r, const struct node *body, struct value *out
     r->out = &text;
     bool is_done = run(r, body);
     r->out = outer;
-    *out = value_string(arena_string(&r->arena, text.data != NULL ? text.data : "", text.size),
-                        text.size);
-    buffer_free(&text);
+    *out = render_take_text(r, &text);
     return is_done;
 }
 
@@ -245,9 +250,7 @@ static bool call_loop(struct render *r, struct template_loop *loop, const struct
     bool is_done = run_loop(r, loop->node, items, loop->depth + 1);
     r->out = outer_text;
     r->scope = outer;
-    *out = value_string(arena_string(&r->arena, text.data != NULL ? text.data : "", text.size),
-                        text.size);
-    buffer_free(&text);
+    *out = render_take_text(r, &text);
     return is_done;
 }
 
@@ -371,9 +374,7 @@ static bool eval_concat(struct render *r, const struct node *node, struct value 
             value_print(&text, v);
         }
     }
-    *out = value_string(arena_string(&r->arena, text.data != NULL ? text.data : "", text.size),
-                        text.size);
-    buffer_free(&text);
+    *out = render_take_text(r, &text);
     return is_done;
 }
 

@@ -13,13 +13,6 @@
 typedef bool (*filter_fn)(struct render *r, struct value v, const struct call *call,
                           struct value *out);
 
-static struct value take_text(struct render *r, struct buffer *text) {
-    struct value v = value_string(
-        arena_string(&r->arena, text->data != NULL ? text->data : "", text->size), text->size);
-    buffer_free(text);
-    return v;
-}
-
 /* str(v); most text filters begin so. */
 static struct value text_of(struct render *r, struct value v) {
     return value_to_string(&r->arena, v);
@@ -128,7 +121,7 @@ static bool filter_escape(struct render *r, struct value v, const struct call *c
             buffer_byte(&b, text.text[i]);
         }
     }
-    *out = take_text(r, &b);
+    *out = render_take_text(r, &b);
     return true;
 }
 
@@ -154,7 +147,7 @@ static bool filter_indent(struct render *r, struct value v, const struct call *c
             break;
         }
     }
-    *out = take_text(r, &b);
+    *out = render_take_text(r, &b);
     return true;
 }
 
@@ -202,7 +195,7 @@ static bool filter_urlencode(struct render *r, struct value v, const struct call
             buffer_printf(&b, "%%%02X", byte);
         }
     }
-    *out = take_text(r, &b);
+    *out = render_take_text(r, &b);
     return true;
 }
 
@@ -226,7 +219,7 @@ static bool filter_tojson(struct render *r, struct value v, const struct call *c
     struct buffer b;
     buffer_init(&b, LIMIT_TEMPLATE_OUTPUT);
     bool is_json = value_print_json(&b, v, &format, 0);
-    *out = take_text(r, &b);
+    *out = render_take_text(r, &b);
     return is_json ? true : render_fail(r, "a value of type %s is no JSON", value_type_name(v));
 }
 
@@ -272,7 +265,7 @@ static bool filter_format(struct render *r, struct value v, const struct call *c
             buffer_printf(&b, spec, (long long)int_of(argument, 0));
         }
     }
-    *out = take_text(r, &b);
+    *out = render_take_text(r, &b);
     return true;
 }
 
@@ -420,7 +413,7 @@ static bool filter_reverse(struct render *r, struct value v, const struct call *
         for (size_t i = 0; i < out->list->n; i++) {
             value_print(&b, out->list->at[i]);
         }
-        *out = take_text(r, &b);
+        *out = render_take_text(r, &b);
     }
     return true;
 }
@@ -444,7 +437,7 @@ static bool filter_join(struct render *r, struct value v, const struct call *c, 
         }
         value_print(&b, item);
     }
-    *out = take_text(r, &b);
+    *out = render_take_text(r, &b);
     return true;
 }
 

@@ -13,13 +13,6 @@
 typedef bool (*method_fn)(struct render *r, struct value self, const struct call *c,
                           struct value *out);
 
-static struct value take_text(struct render *r, struct buffer *text) {
-    struct value v = value_string(
-        arena_string(&r->arena, text->data != NULL ? text->data : "", text->size), text->size);
-    buffer_free(text);
-    return v;
-}
-
 static bool wants_text(struct render *r, struct value v) {
     return v.kind == VALUE_STRING ? true
                                   : render_fail(r, "a str is wanted, not %s", value_type_name(v));
@@ -49,7 +42,7 @@ static struct value recase(struct render *r, struct value self, enum casing casi
         buffer_append(&b, bytes, (size_t)utf8_encode(raises ? upper : lower, bytes));
         i += (size_t)length;
     }
-    return take_text(r, &b);
+    return render_take_text(r, &b);
 }
 
 static bool str_upper(struct render *r, struct value self, const struct call *c,
@@ -212,7 +205,7 @@ static bool str_replace(struct render *r, struct value self, const struct call *
     if (old.size == 0 && left > 0) {
         buffer_append(&b, new.text, new.size);
     }
-    *out = take_text(r, &b);
+    *out = render_take_text(r, &b);
     return true;
 }
 
@@ -412,7 +405,7 @@ static bool str_join(struct render *r, struct value self, const struct call *c, 
         buffer_append(&b, self.text, i > 0 ? self.size : 0);
         value_print(&b, items.list->at[i]);
     }
-    *out = take_text(r, &b);
+    *out = render_take_text(r, &b);
     return true;
 }
 
@@ -448,7 +441,7 @@ static bool str_format(struct render *r, struct value self, const struct call *c
             buffer_byte(&b, byte);
         }
     }
-    *out = take_text(r, &b);
+    *out = render_take_text(r, &b);
     return true;
 }
 
@@ -544,7 +537,7 @@ static bool pad(struct render *r, struct value self, const struct call *c, bool 
     for (int64_t i = 0; !at_left && i < n; i++) {
         buffer_byte(&b, fill);
     }
-    *out = take_text(r, &b);
+    *out = render_take_text(r, &b);
     return true;
 }
 

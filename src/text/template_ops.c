@@ -167,10 +167,8 @@ bool render_slice(struct render *r, struct value object, const struct value part
         }
     }
     if (object.kind == VALUE_STRING) {
-        *out = value_string(arena_string(&r->arena, text.data != NULL ? text.data : "", text.size),
-                            text.size);
+        *out = render_take_text(r, &text);
     }
-    buffer_free(&text);
     return true;
 }
 

@@ -64,5 +64,8 @@ bool render_binary(struct render *r, const char *op, struct value a, struct valu
                    struct value *out);
 bool render_compare(struct render *r, const char *op, struct value a, struct value b, bool *out);
 
+/* What a buffer gathered, as a value in the arena; the buffer is freed. */
+struct value render_take_text(struct render *r, struct buffer *text);
+
 /* The i-th positional argument or the keyword; undefined when absent. */
 struct value call_argument(const struct call *call, size_t i, const char *keyword);
