@@ -40,14 +40,11 @@ static void show_progress(void *user, const char *file, int64_t n_done, int64_t 
 
 static enum status check_family(const struct json *config, const char *repo, struct error *err) {
     const char *type = json_text(json_get(config, "model_type"), "");
-    char list[200] = "";
+    char list[200];
     if (family_find(type) != NULL) {
         return STATUS_OK;
     }
-    for (int32_t i = 0; families[i] != NULL; i++) {
-        size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", families[i]->name);
-    }
+    family_list(list, sizeof list);
     return error_set(err, STATUS_UNSUPPORTED, "%s: model type '%s' is not supported; supported: %s",
                      repo, type, list);
 }

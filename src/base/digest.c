@@ -8,23 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t mix(uint64_t z) {  // splitmix64's finaliser
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
 uint64_t hash64(const void *bytes, size_t size) {
     const unsigned char *at = bytes;
     uint64_t hash = 0x9E3779B97F4A7C15u ^ size;
     for (; size >= 8; at += 8, size -= 8) {
         uint64_t word;
         memcpy(&word, at, 8);
-        hash = mix(hash ^ word);
+        hash = hash_mix64(hash ^ word);
     }
     uint64_t tail = 0;
     memcpy(&tail, at, size);
-    return mix(hash ^ tail);
+    return hash_mix64(hash ^ tail);
 }
 
 struct sha256 {
@@ -71,8 +65,8 @@ struct row_digest row_digest(const float *values, int32_t n) {
         uint32_t bits;
         memcpy(&bits, values + i, sizeof bits);
         uint64_t word = (uint64_t)(uint32_t)i << 32 | bits;
-        digest.low += mix(word + 0x9E3779B97F4A7C15u);
-        digest.high += mix(word ^ 0xD1B54A32D192ED03u);
+        digest.low += hash_mix64(word + 0x9E3779B97F4A7C15u);
+        digest.high += hash_mix64(word ^ 0xD1B54A32D192ED03u);
     }
     return digest;
 }

@@ -4,6 +4,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* splitmix64's finaliser: every bit of the result depends on every bit of z. */
+static inline uint64_t hash_mix64(uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
 uint64_t hash64(const void *bytes, size_t size);  // for tables in memory; never stored
 
 enum { SHA256_SIZE = 32, SHA256_HEX_SIZE = 65 };

@@ -15,7 +15,7 @@ enum status bind_family(struct model *model, struct error *err) {
     bool is_gguf = checkpoint_kind(model->checkpoint) == CHECKPOINT_GGUF;
     const char *name = is_gguf ? checkpoint_string(model->checkpoint, "general.architecture")
                                : json_text(json_get(config, "model_type"), NULL);
-    char list[200] = "";
+    char list[200];
     if (name == NULL) {
         return error_set(err, STATUS_BAD_INPUT, "%s: does not say what kind of model it is (%s)",
                          checkpoint_path(model->checkpoint),
@@ -25,10 +25,7 @@ enum status bind_family(struct model *model, struct error *err) {
     if (model->family != NULL) {
         return STATUS_OK;
     }
-    for (int32_t i = 0; families[i] != NULL; i++) {
-        size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", families[i]->name);
-    }
+    family_list(list, sizeof list);
     return error_set(err, STATUS_UNSUPPORTED, "%s: model type '%s' is not supported; supported: %s",
                      checkpoint_path(model->checkpoint), name, list);
 }

@@ -5,6 +5,7 @@
 
 #include "arena.h"
 #include "arithmetic64.h"
+#include "digest.h"
 #include "limits.h"
 
 #include <stdlib.h>
@@ -14,18 +15,12 @@ enum { Z_LANES = 256 };
 
 /* ---- keyed noise (H.4) ---------------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t z) {  // splitmix64's finaliser
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
 static uint64_t position_key(uint64_t seed, uint64_t pos) {
-    return mix(mix(seed + 0x9E3779B97F4A7C15u) ^ (pos * 0xD1B54A32D192ED03u));
+    return hash_mix64(hash_mix64(seed + 0x9E3779B97F4A7C15u) ^ (pos * 0xD1B54A32D192ED03u));
 }
 
 uint64_t sampler_key(uint64_t seed, uint64_t pos, uint64_t id) {
-    return mix(position_key(seed, pos) ^ id);
+    return hash_mix64(position_key(seed, pos) ^ id);
 }
 
 /* u in (0, 1) from the upper 52 bits; -ln(-ln u) is a standard Gumbel. */
@@ -39,7 +34,7 @@ double sampler_gumbel(uint64_t seed, uint64_t pos, uint64_t id) {
 }
 
 uint64_t sampler_choice_seed(uint64_t seed, int32_t choice) {
-    return choice == 0 ? seed : mix(seed ^ mix((uint64_t)choice));
+    return choice == 0 ? seed : hash_mix64(seed ^ hash_mix64((uint64_t)choice));
 }
 
 /* ---- settings ------------------------------------------------------------------------------- */
@@ -265,7 +260,7 @@ static bool can_win(uint64_t key, double v, double best) {
 }
 
 static void consider(struct winner *w, uint64_t pos_key, double v, int32_t id) {
-    uint64_t key = mix(pos_key ^ (uint64_t)id);
+    uint64_t key = hash_mix64(pos_key ^ (uint64_t)id);
     if (!can_win(key, v, w->total)) {
         return;
     }

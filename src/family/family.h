@@ -108,3 +108,5 @@ struct family {
 extern const struct family *const families[];
 const struct family *family_find(const char *model_type);      // NULL when unknown
 const struct family *family_find_gguf(const char *gguf_arch);  // NULL when unknown
+/* "llama, qwen3, ...": what an unsupported model's refusal lists. */
+void family_list(char *out, size_t out_size);

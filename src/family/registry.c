@@ -1,6 +1,7 @@
 /* registry.c - the list of families: one line each. */
 #include "family.h"
 
+#include <stdio.h>
 #include <string.h>
 
 extern const struct family family_llama;
@@ -28,4 +29,13 @@ const struct family *family_find_gguf(const char *gguf_arch) {
         }
     }
     return NULL;
+}
+
+void family_list(char *out, size_t out_size) {
+    size_t used = 0;
+    out[0] = '\0';
+    for (int32_t i = 0; families[i] != NULL && used < out_size; i++) {
+        int n = snprintf(out + used, out_size - used, "%s%s", i > 0 ? ", " : "", families[i]->name);
+        used += n > 0 ? (size_t)n : 0;
+    }
 }
