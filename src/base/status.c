@@ -5,21 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct status_info {
-    const char *name;
-    int exit_code;
-} infos[STATUS_COUNT] = {
-    [STATUS_OK] = {"ok", 0},
-    [STATUS_DIFFERS] = {"differs", 1},
-    [STATUS_USAGE] = {"usage", 2},
-    [STATUS_BAD_INPUT] = {"bad input", 3},
-    [STATUS_NOT_FOUND] = {"not found", 3},
-    [STATUS_UNSUPPORTED] = {"unsupported", 3},
-    [STATUS_TOO_LONG] = {"too long", 3},
-    [STATUS_BUSY] = {"busy", 4},
-    [STATUS_CANCELLED] = {"cancelled", 4},
-    [STATUS_NO_MEMORY] = {"out of memory", 5},
-    [STATUS_IO] = {"input/output", 4},
+static const int exit_codes[STATUS_COUNT] = {
+    [STATUS_OK] = 0,        [STATUS_DIFFERS] = 1,     [STATUS_USAGE] = 2,    [STATUS_BAD_INPUT] = 3,
+    [STATUS_NOT_FOUND] = 3, [STATUS_UNSUPPORTED] = 3, [STATUS_TOO_LONG] = 3, [STATUS_BUSY] = 4,
+    [STATUS_CANCELLED] = 4, [STATUS_NO_MEMORY] = 5,   [STATUS_IO] = 4,
 };
 
 enum status error_set(struct error *err, enum status status, const char *format, ...) {
@@ -51,10 +40,5 @@ enum status error_prefix(struct error *err, const char *format, ...) {
 
 int status_exit_code(enum status status) {
     assert(status < STATUS_COUNT);
-    return infos[status].exit_code;
-}
-
-const char *status_name(enum status status) {
-    assert(status < STATUS_COUNT);
-    return infos[status].name;
+    return exit_codes[status];
 }

@@ -39,4 +39,3 @@ enum status error_set(struct error *err, enum status status, const char *format,
 enum status error_prefix(struct error *err, const char *format, ...) PRINTF(2, 3);
 /* The process exit status that a status means: 0 to 5, as in the README. */
 int status_exit_code(enum status status);
-const char *status_name(enum status status);

@@ -13,5 +13,3 @@ MUST_CHECK enum status bind_check_backend(const struct model *model, struct erro
 /* Every weight, checked, packed by the backend. */
 MUST_CHECK enum status bind_weights(struct model *model, struct error *err);
 void bind_close(struct model *model);
-/* Tensors of the checkpoint that no table asked for: count, and the first one's name. */
-int32_t bind_unused(const struct model *model, const char **first);

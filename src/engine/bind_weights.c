@@ -2,7 +2,6 @@
 #include "bind.h"
 
 #include "limits.h"
-#include "map.h"
 #include "quant.h"
 
 #include <stdio.h>
@@ -26,7 +25,7 @@ static int32_t field(const struct binding *b, size_t at) {
     return *(const int32_t *)(const void *)(config + at);
 }
 
-/* The checkpoint's tensor "NAME.SUFFIX"; marks it as used.  `name` keeps the full name. */
+/* The checkpoint's tensor "NAME.SUFFIX".  `name` gets the full name. */
 static const struct checkpoint_tensor *find(struct binding *b, const char *suffix,
                                             const char **name) {
     bool is_gguf = checkpoint_kind(b->model->checkpoint) == CHECKPOINT_GGUF;
@@ -36,9 +35,6 @@ static const struct checkpoint_tensor *find(struct binding *b, const char *suffi
                               : arena_printf(&b->model->arena, "%.*s%d%s.%s", (int)(hole - pattern),
                                              pattern, (int)b->layer, hole + 2, suffix);
     const struct checkpoint_tensor *tensor = checkpoint_find(b->model->checkpoint, full);
-    if (tensor != NULL) {
-        map_add(&b->model->used, full, strlen(full), 1);
-    }
     *name = full;
     return tensor;
 }
@@ -319,18 +315,4 @@ void bind_close(struct model *model) {
         mem_large_free(model->owned[i]);
     }
     free(model->owned);
-    map_free(&model->used);
-}
-
-int32_t bind_unused(const struct model *model, const char **first) {
-    int32_t n = 0;
-    for (int32_t i = 0; i < checkpoint_n_tensors(model->checkpoint); i++) {
-        const char *name = checkpoint_tensor(model->checkpoint, i)->name;
-        bool is_known = map_find(&model->used, name, strlen(name)) >= 0 ||
-                        strcmp(name, "rope_freqs.weight") == 0;
-        if (!is_known && n++ == 0) {
-            *first = name;
-        }
-    }
-    return n;
 }

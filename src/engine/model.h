@@ -6,7 +6,6 @@
 #include "arena.h"
 #include "checkpoint.h"
 #include "family.h"
-#include "map.h"
 #include "template.h"
 #include "tokenizer.h"
 
@@ -44,7 +43,6 @@ struct model {
 
     size_t page_size, fixed_size;  // of a session's state: per PAGE_TOKENS tokens, and once
     size_t weights_size;           // bytes the backend holds or maps
-    struct map used;               // names of the tensors that the tables asked for
     void **owned;                  // large memory: rows put in order, --quant
     int32_t n_owned;
     float *host_logits;  // [LIMIT_OUT_ROWS, vocab] for backends whose memory is not the host's

@@ -221,11 +221,6 @@ int32_t checkpoint_n_files(const struct checkpoint *c) {
     return c->n_shards;
 }
 
-const char *checkpoint_file(const struct checkpoint *c, int32_t i) {
-    assert(i >= 0 && i < c->n_shards);
-    return c->shards[i].path;
-}
-
 const struct json *checkpoint_config(const struct checkpoint *c) {
     return c->config;
 }
@@ -278,10 +273,6 @@ const int32_t *checkpoint_ints(const struct checkpoint *c, const char *key) {
 const double *checkpoint_numbers(const struct checkpoint *c, const char *key) {
     const struct gguf_value *value = gguf_find(&c->metadata, key);
     return value != NULL && value->kind == GGUF_NUMBERS ? value->numbers : NULL;
-}
-
-const char *checkpoint_key(const struct checkpoint *c, int64_t i) {
-    return i >= 0 && i < c->metadata.n ? c->metadata.at[i].key : NULL;
 }
 
 /* ---- digest --------------------------------------------------------------------------------- */

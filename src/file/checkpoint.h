@@ -39,7 +39,6 @@ const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *checkpo
                                                 const char *name);
 size_t checkpoint_size(const struct checkpoint *checkpoint);  // bytes of all its files
 int32_t checkpoint_n_files(const struct checkpoint *checkpoint);
-const char *checkpoint_file(const struct checkpoint *checkpoint, int32_t i);
 
 /* config.json of a folder; NULL for GGUF. */
 const struct json *checkpoint_config(const struct checkpoint *checkpoint);
@@ -59,8 +58,6 @@ const char *const *checkpoint_strings(const struct checkpoint *checkpoint, const
 const int32_t *checkpoint_ints(const struct checkpoint *checkpoint, const char *key);
 /* Any array of reals; NULL when absent. */
 const double *checkpoint_numbers(const struct checkpoint *checkpoint, const char *key);
-/* The i-th metadata key, for `info`; NULL past the end. */
-const char *checkpoint_key(const struct checkpoint *checkpoint, int64_t i);
 
 /* SHA-256 in hex over the SHA-256 of each file, in order, read once and cached in `cache_folder`
  * under (path, size, mtime, inode) when that is not NULL. */

@@ -35,7 +35,7 @@ struct job {
     char id[48];
     int64_t created;
     char *model;
-    bool includes_usage, is_stream;
+    bool includes_usage;
     int32_t top_logprobs;
     struct choice *choices;
     int32_t n_choices, n_done;
@@ -504,7 +504,6 @@ static struct job *job_open(struct server *server, struct http_exchange *x, enum
              x->request_id + strlen("req_"));
     job->created = (int64_t)time(NULL);
     job->model = strdup(engine_model(server->engine)->name);
-    job->is_stream = fields->is_stream;
     job->includes_usage = fields->includes_usage;
     job->top_logprobs = fields->top_logprobs;
     job->choices = mem_zero((size_t)n_choices, sizeof *job->choices);

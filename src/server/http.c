@@ -18,7 +18,6 @@ enum { CONNECTIONS_MAX = 1024, IDLE_TIMEOUT_S = 120, STREAM_BLOCK = 16 << 10 };
 struct http_server {
     struct MHD_Daemon *daemon;
     struct http_handlers handlers;
-    MHD_socket listening;
     int32_t port;
 };
 
@@ -138,7 +137,6 @@ static enum MHD_Result begin(struct http_server *server, struct exchange *e) {
     buffer_init(&e->body, body_max > 0 ? body_max : 1);
     if (length != NULL && strtoull(length, NULL, 10) > body_max) {
         server->handlers.handle(server->handlers.user, &e->x, true);
-        return MHD_YES;
     }
     return MHD_YES;
 }
@@ -208,7 +206,6 @@ enum status http_open(struct http_server **out, const char *host, int32_t port,
     struct sockaddr *address = is_v6 ? (struct sockaddr *)&v6 : (struct sockaddr *)&v4;
     struct http_server *server = mem_zero(1, sizeof *server);
     server->handlers = *handlers;
-    server->listening = MHD_INVALID_SOCKET;
     server->daemon = MHD_start_daemon(
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
             MHD_USE_ITC | (is_v6 ? MHD_USE_IPv6 : 0),
@@ -225,12 +222,6 @@ enum status http_open(struct http_server **out, const char *host, int32_t port,
     server->port = info != NULL ? info->port : port;
     *out = server;
     return STATUS_OK;
-}
-
-void http_stop_listening(struct http_server *server) {
-    if (server->listening == MHD_INVALID_SOCKET) {
-        server->listening = MHD_quiesce_daemon(server->daemon);
-    }
 }
 
 void http_close(struct http_server *server) {

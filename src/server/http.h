@@ -32,8 +32,6 @@ struct http_handlers {
 struct http_server;
 MUST_CHECK enum status http_open(struct http_server **out, const char *host, int32_t port,
                                  const struct http_handlers *handlers, struct error *err);
-/* Stop accepting; running exchanges go on. */
-void http_stop_listening(struct http_server *server);
 void http_close(struct http_server *server);
 int32_t http_port(const struct http_server *server);  // the one it got
 

@@ -46,10 +46,6 @@ static const struct status_row {
     [STATUS_IO] = {500, "server_error", NULL},
 };
 
-int route_code(enum status status) {
-    return statuses[status].code;
-}
-
 void route_json(struct http_exchange *x, int code, const struct buffer *body) {
     http_reply(x, code, "application/json", body->data != NULL ? body->data : "", body->size);
 }

@@ -7,7 +7,6 @@ struct server {
     struct engine *engine;
     char **keys;  // NULL: any
     int32_t n_keys;
-    double started_ms;
     int64_t created;  // seconds since 1970, of the process
     bool is_draining;
 };
@@ -20,8 +19,6 @@ void route_json(struct http_exchange *x, int code, const struct buffer *body);
 void route_error(struct http_exchange *x, const struct error *err, const char *param);
 /* The request's body as an object; answers and returns NULL when it is none. */
 struct json *route_body(struct http_exchange *x);
-/* The HTTP code of a status. */
-int route_code(enum status status);
 /* The "error" object alone, for streams that fail midway. */
 void route_put_error(struct json_writer *w, const struct error *err, const char *param);
 

@@ -78,8 +78,7 @@ static void drain(struct server *server, const sigset_t *signals) {
 
 enum status server_run(struct engine *engine, const struct server_options *options,
                        struct error *err) {
-    struct server server = {
-        .engine = engine, .created = (int64_t)time(NULL), .started_ms = clock_ms()};
+    struct server server = {.engine = engine, .created = (int64_t)time(NULL)};
     struct http_server *http = NULL;
     struct http_handlers handlers;
     sigset_t signals;

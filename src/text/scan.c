@@ -160,20 +160,6 @@ enum status scan_int(struct scan *scan, int64_t *out) {
     return n_digits > 0 ? STATUS_OK : scan_error(scan);
 }
 
-enum status scan_number(struct scan *scan, double *out) {
-    char text[64];
-    size_t n = 0;
-    scan_peek(scan);
-    while (scan->at < scan->end && n + 1 < sizeof text && *scan->at != '\0' &&
-           strchr("+-.0123456789eE", *scan->at) != NULL) {
-        text[n++] = *scan->at++;
-    }
-    text[n] = '\0';
-    char *end = text;
-    *out = strtod(text, &end);
-    return n > 0 && *end == '\0' ? STATUS_OK : scan_error(scan);
-}
-
 /* Whether the byte matters to scan_skip(). */
 static bool is_structure(char byte) {
     static const bool structure[256] = {

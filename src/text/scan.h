@@ -36,6 +36,5 @@ struct scan_text {
 /* A string; valid until the next but one. */
 MUST_CHECK enum status scan_string(struct scan *scan, struct scan_text *out);
 MUST_CHECK enum status scan_int(struct scan *scan, int64_t *out);
-MUST_CHECK enum status scan_number(struct scan *scan, double *out);
 /* Step over a value of any kind. */
 MUST_CHECK enum status scan_skip(struct scan *scan);
