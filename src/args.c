@@ -1,6 +1,8 @@
 /* args.c - the table of flags, and the loop that reads it. */
 #include "args.h"
 
+#include "hub.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -186,6 +188,7 @@ enum status args_parse(struct args *args, int argc, char **argv, uint32_t groups
         .n_generate = 64,
         .repeat = 5,
     };
+    hub_store_folder("digests", args->digest_folder, sizeof args->digest_folder);
     for (int i = 2; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1] != '\0') {
             enum status status = parse_flag(args, argc, argv, &i, groups, err);
@@ -269,6 +272,7 @@ enum status args_model_options(const struct args *args, struct model_options *ou
         .kv = (enum kv_format)kv,
         .quant = (enum quant)quant,
         .rows_max = args->rows,
+        .cache_folder = args->digest_folder,
     };
     return STATUS_OK;
 }

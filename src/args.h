@@ -5,6 +5,7 @@
  */
 #pragma once
 #include "engine.h"
+#include "file.h"
 
 enum args_group {
     ARGS_COMMON = 1 << 0,     // --json --help
@@ -26,6 +27,7 @@ struct args {
     const char *positional[ARGS_POSITIONAL_MAX];
     int32_t n_positional;
     bool json, help;
+    char digest_folder[PATH_SIZE_MAX];  // files are hashed once, not at every start
     /* execution */
     int32_t threads, rows, chunk, ranks;
     const char *isa, *device;

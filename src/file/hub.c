@@ -536,3 +536,9 @@ void hub_list(void (*each)(void *user, const char *name, const char *path), void
     }
     arena_free(&arena);
 }
+
+void hub_store_folder(const char *name, char *out, size_t out_size) {
+    struct arena arena = {0};
+    snprintf(out, out_size, "%s/%s", cache_folder(&arena, "SELFSAME_HOME", "selfsame"), name);
+    arena_free(&arena);
+}

@@ -35,3 +35,5 @@ MUST_CHECK enum status hub_pull(const char *repo, const struct hub_options *opti
                                 struct error *err);
 /* Every model that is here: calls `each` with the name and the path. */
 void hub_list(void (*each)(void *user, const char *name, const char *path), void *user);
+/* $SELFSAME_HOME/NAME (by default ~/.cache/selfsame/NAME): where what can be made again is kept. */
+void hub_store_folder(const char *name, char *out, size_t out_size);

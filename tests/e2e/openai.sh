@@ -3,6 +3,7 @@
 # from a virtual environment under build/, made on the first run.
 set -eu
 cd "$(dirname "$0")/../.."
+export SELFSAME_HOME=build/home  # what is cached stays in the tree
 venv=build/venv
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 "$venv/bin/python" -c 'import openai' 2>/dev/null ||
