@@ -95,7 +95,13 @@ static enum status pass(struct runner *r, int32_t first, int32_t n, double *ms, 
     for (int32_t i = 0; i < n_out; i++) {
         out_rows[i] = n - n_out + i;
     }
-    struct span span = {.n_rows = n, .first_pos = first, .pages = r->state.pages};
+    struct span span = {
+        .n_rows = n,
+        .first_pos = first,
+        .pages = r->state.pages,
+        .fixed = r->state.fixed,
+        .n_certain = n,
+    };
     struct batch batch = {
         .n_rows = n,
         .ids = r->ids + first,

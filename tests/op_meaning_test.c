@@ -236,7 +236,7 @@ static double attention_deviation(const struct attention *c) {
     for (int i = 0; i < N_PAGES; i++) {
         pages[i] = mem_large(kv_slot_size(&slot));
     }
-    const struct span span = {0, N_TOKENS, 0, pages, NULL};
+    const struct span span = {.n_rows = N_TOKENS, .pages = pages, .n_certain = N_TOKENS};
     const struct batch batch = {.n_rows = N_TOKENS, .spans = &span, .n_spans = 1};
     const struct attend_args args = {c->n_heads, c->window, 0.25f,
                                      c->has_sinks ? sinks.data : NULL};

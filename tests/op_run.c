@@ -107,7 +107,13 @@ static void batch_of(struct case_batch *b, const struct op_case *c) {
     int32_t row = 0;
     for (int32_t i = 0; i < spans->n; i++) {
         int32_t n_rows = c->spans != NULL ? spans->span[i].n_rows : c->rows;
-        b->spans[i] = (struct span){row, n_rows, spans->span[i].first_pos, b->pages[i], NULL};
+        b->spans[i] = (struct span){
+            .first_row = row,
+            .n_rows = n_rows,
+            .first_pos = spans->span[i].first_pos,
+            .pages = b->pages[i],
+            .n_certain = n_rows,
+        };
         for (int32_t r = 0; r < n_rows; r++, row++) {
             assert(row < ROWS_MAX);
             b->positions[row] = spans->span[i].first_pos + r;

@@ -73,6 +73,16 @@ void json_close(struct json *json) {
     json_decref((json_t *)(void *)json);
 }
 
+void json_lift(struct json *object, const char *key, const char *kept) {
+    json_t *outer = (json_t *)(void *)object, *inner = json_object_get(outer, key), *value;
+    const char *name;
+    json_object_foreach(inner, name, value) {
+        if (strcmp(name, kept) != 0) {
+            json_object_set(outer, name, value);
+        }
+    }
+}
+
 enum json_kind json_kind(const struct json *json) {
     static const enum json_kind kinds[] = {
         [JSON_OBJECT] = JSON_KIND_OBJECT, [JSON_ARRAY] = JSON_KIND_ARRAY,

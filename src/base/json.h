@@ -34,6 +34,9 @@ MUST_CHECK enum status json_parse(struct json **out, const char *text, size_t si
 MUST_CHECK enum status json_read(struct json **out, const char *path, size_t size_max,
                                  struct error *err);
 void json_close(struct json *json);
+/* Members of the object under `key`, where there is one, take the place of the outer object's, but
+ * not that of `kept`. */
+void json_lift(struct json *object, const char *key, const char *kept);
 
 enum json_kind json_kind(const struct json *json);
 const struct json *json_get(const struct json *object, const char *key);  // NULL when absent

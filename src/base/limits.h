@@ -4,6 +4,7 @@
 
 enum {
     LIMIT_LAYERS = 256,                // twice the deepest published model
+    LIMIT_SLOTS = LIMIT_LAYERS * 3,    // a hybrid layer may have two; and those of an MTP head
     LIMIT_HEADS = 1024,                // eight times the widest published model
     LIMIT_HEAD_DIM = 512,              // E16 sums stay inside int32 up to here (ARITHMETIC.md, E)
     LIMIT_DIM = 1 << 20,               // a dimension of a matrix; products are still checked

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SLOT_ALIGNMENT = 64 };
+
 enum status bind_family(struct model *model, struct error *err) {
     const struct json *config = checkpoint_config(model->checkpoint);
     bool is_gguf = checkpoint_kind(model->checkpoint) == CHECKPOINT_GGUF;
@@ -254,22 +256,40 @@ static enum status set_rope(struct model *model, struct rope_config *config, str
     return rope_frequencies(config, freqs, &rope->factor, err);
 }
 
+static void set_kv_slot(struct model *model, const struct slot_request *request, void *at) {
+    struct kv_slot *slot = at;
+    *slot = (struct kv_slot){
+        .format = model->options.kv,
+        .n_heads = request->n_heads,
+        .head_dim = request->head_dim,
+        .offset = model->page_size,
+    };
+    model->page_size += kv_slot_size(slot);
+}
+
+static void set_recurrent_slot(struct model *model, const struct slot_request *request, void *at) {
+    struct recurrent_slot *slot = at;
+    *slot = (struct recurrent_slot){
+        .n_state = request->n_state, .n_log = request->n_log, .offset = model->fixed_size};
+    model->fixed_size +=
+        (recurrent_slot_size(slot) + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
+}
+
 static void set_slots(struct model *model) {
     const struct family *family = model->family;
     unsigned char *weights = model->weights;
     unsigned char *layers = *(unsigned char **)(void *)(weights + family->layers_at);
-    struct slot_request *requests = mem_zero(LIMIT_LAYERS * 2, sizeof *requests);
+    struct slot_request *requests = mem_zero(LIMIT_SLOTS, sizeof *requests);
     int32_t n = family->slots(weights + family->config_at, requests);
     for (int32_t i = 0; i < n; i++) {
-        unsigned char *layer = layers + (size_t)requests[i].layer * family->layer_size;
-        struct kv_slot *slot = (struct kv_slot *)(void *)(layer + requests[i].at);
-        *slot = (struct kv_slot){
-            .format = model->options.kv,
-            .n_heads = requests[i].n_heads,
-            .head_dim = requests[i].head_dim,
-            .offset = model->page_size,
-        };
-        model->page_size += kv_slot_size(slot);
+        const struct slot_request *request = &requests[i];
+        unsigned char *base =
+            request->layer < 0 ? weights : layers + (size_t)request->layer * family->layer_size;
+        if (request->n_heads > 0) {
+            set_kv_slot(model, request, base + request->at);
+        } else {
+            set_recurrent_slot(model, request, base + request->at);
+        }
     }
     free(requests);
 }
@@ -353,7 +373,7 @@ enum status bind_check_backend(const struct model *model, struct error *err) {
     const struct family *family = model->family;
     const struct backend *backend = model->exec.backend;
     const unsigned char *weights = model->weights;
-    struct slot_request *requests = mem_zero(LIMIT_LAYERS * 2, sizeof *requests);
+    struct slot_request *requests = mem_zero(LIMIT_SLOTS, sizeof *requests);
     int32_t n = family->slots(weights + family->config_at, requests), bad = 0;
     for (int32_t i = 0; i < n; i++) {
         bad = requests[i].head_dim % backend->head_dim_unit != 0 ? requests[i].head_dim : bad;

@@ -25,18 +25,40 @@ static int32_t field(const struct binding *b, size_t at) {
     return *(const int32_t *)(const void *)(config + at);
 }
 
-/* The checkpoint's tensor "NAME.SUFFIX".  `name` gets the full name. */
+/* Where the text part of a model that sees as well keeps "model.NAME", by age of the export. */
+static const char *const text_prefixes[] = {"model.language_model.", "language_model.model."};
+
+static const struct checkpoint_tensor *find_lifted(struct binding *b, const char *full) {
+    static const char plain[] = "model.";
+    const struct checkpoint_tensor *tensor = NULL;
+    bool is_inside = strncmp(full, plain, strlen(plain)) == 0;
+    for (size_t i = 0; tensor == NULL && is_inside && i < sizeof text_prefixes / sizeof(char *);
+         i++) {
+        const char *lifted =
+            arena_printf(&b->model->arena, "%s%s", text_prefixes[i], full + strlen(plain));
+        tensor = checkpoint_find(b->model->checkpoint, lifted);
+    }
+    if (tensor == NULL && !is_inside) {  // the head of older exports
+        tensor = checkpoint_find(b->model->checkpoint,
+                                 arena_printf(&b->model->arena, "language_model.%s", full));
+    }
+    return tensor;
+}
+
+/* The checkpoint's tensor "NAME.SUFFIX", or NAME when `suffix` is NULL.  `name` gets it in full. */
 static const struct checkpoint_tensor *find(struct binding *b, const char *suffix,
                                             const char **name) {
     bool is_gguf = checkpoint_kind(b->model->checkpoint) == CHECKPOINT_GGUF;
     const char *pattern = is_gguf ? b->spec->gguf_name : b->spec->name;
     const char *hole = strstr(pattern, "%d");
-    char *full = hole == NULL ? arena_printf(&b->model->arena, "%s.%s", pattern, suffix)
-                              : arena_printf(&b->model->arena, "%.*s%d%s.%s", (int)(hole - pattern),
-                                             pattern, (int)b->layer, hole + 2, suffix);
+    const char *dot = suffix != NULL ? "." : "", *end = suffix != NULL ? suffix : "";
+    char *full = hole == NULL
+                     ? arena_printf(&b->model->arena, "%s%s%s", pattern, dot, end)
+                     : arena_printf(&b->model->arena, "%.*s%d%s%s%s", (int)(hole - pattern),
+                                    pattern, (int)b->layer, hole + 2, dot, end);
     const struct checkpoint_tensor *tensor = checkpoint_find(b->model->checkpoint, full);
     *name = full;
-    return tensor;
+    return tensor != NULL || is_gguf ? tensor : find_lifted(b, full);
 }
 
 static enum status check_shape(struct binding *b, const struct checkpoint_tensor *t, int32_t rows,
@@ -202,18 +224,75 @@ static enum status bind_matrix(struct binding *b, const struct checkpoint_tensor
     return status == STATUS_OK ? bind_bias(b, rows) : status;
 }
 
+static enum status bind_vector(struct binding *b, const struct checkpoint_tensor *t) {
+    int32_t n = field(b, b->spec->cols_at);
+    enum status status = widen(b, t, n, &b->weight->t);
+    bool is_gguf = checkpoint_kind(b->model->checkpoint) == CHECKPOINT_GGUF;
+    bool adds = b->spec->kind == WEIGHT_VECTOR_PLUS_1 && !is_gguf;
+    for (int32_t i = 0; status == STATUS_OK && adds && i < n; i++) {
+        ((float *)b->weight->t.data)[i] += 1.0f;
+    }
+    return status;
+}
+
+/* One kernel a channel, [channels, 1, taps], becomes a row a tap. */
+static enum status bind_conv(struct binding *b, const struct checkpoint_tensor *t) {
+    int32_t taps = field(b, b->spec->rows_at), channels = field(b, b->spec->cols_at);
+    if (t->n_dims != 3 || t->dims[0] != channels || t->dims[1] != 1 || t->dims[2] != taps) {
+        return error_set(b->err, STATUS_BAD_INPUT, "%s: tensor '%s' is not %d x 1 x %d", t->file,
+                         t->name, (int)channels, (int)taps);
+    }
+    enum status status = check_numeric(b, t);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    size_t n = (size_t)channels * (size_t)taps;
+    float *stored = arena_array(&b->model->arena, n, sizeof *stored);
+    float *values = arena_array(&b->model->arena, n, sizeof *values);
+    quant_to_f32(t->dtype, t->data, stored, channels * taps);
+    for (int32_t i = 0; i < channels * taps; i++) {
+        values[i % taps * channels + i / taps] = stored[i];
+    }
+    b->weight->t = tensor_of(DT_F32, taps, channels, values);
+    return bind_bias(b, channels);
+}
+
+static enum status bind_constant(struct binding *b) {
+    const unsigned char *config =
+        (const unsigned char *)b->model->weights + b->model->family->config_at;
+    float value = *(const float *)(const void *)(config + b->spec->rows_at);
+    int32_t n = field(b, b->spec->cols_at);
+    float *values = arena_array(&b->model->arena, (size_t)n, sizeof *values);
+    for (int32_t i = 0; i < n; i++) {
+        values[i] = value;
+    }
+    b->weight->t = tensor_of(DT_F32, 1, n, values);
+    b->weight->name = b->spec->name;
+    return STATUS_OK;
+}
+
 static enum status bind_one(struct binding *b) {
     const char *name;
-    const struct checkpoint_tensor *t = find(b, "weight", &name);
+    if (b->spec->kind == WEIGHT_CONSTANT) {
+        return bind_constant(b);
+    }
+    bool is_bare = b->spec->kind == WEIGHT_BARE_VECTOR;
+    const struct checkpoint_tensor *t = find(b, is_bare ? NULL : "weight", &name);
     b->weight->name = name;
     if (t == NULL) {
         return error_set(b->err, STATUS_BAD_INPUT, "%s: no tensor named '%s'",
                          checkpoint_path(b->model->checkpoint), name);
     }
-    if (b->spec->kind == WEIGHT_VECTOR) {
-        return widen(b, t, field(b, b->spec->cols_at), &b->weight->t);
+    switch (b->spec->kind) {
+    case WEIGHT_VECTOR:
+    case WEIGHT_VECTOR_PLUS_1:
+    case WEIGHT_BARE_VECTOR:
+        return bind_vector(b, t);
+    case WEIGHT_CONV:
+        return bind_conv(b, t);
+    default:
+        return bind_matrix(b, t);
     }
-    return bind_matrix(b, t);
 }
 
 static enum status open_one(struct model *model, struct weight *weight, bool uses_rows,

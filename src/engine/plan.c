@@ -69,6 +69,8 @@ static void add_rows(struct plan *plan, struct session *s, int32_t n_rows, bool 
         .first_pos = s->n_computed,
         .pages = s->state.pages,
         .fixed = s->state.fixed,
+        .n_certain = n_rows,
+        .n_replay = s->n_replay,
     };
     plan->parts[plan->n_parts++] =
         (struct plan_part){.session = s, .n_rows = n_rows, .first_out = has_out ? b->n_out : -1};

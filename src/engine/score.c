@@ -29,7 +29,13 @@ static enum status score_pass(struct model *model, struct state *state, const in
         positions[i] = first + i;
         out_rows[i] = i;
     }
-    struct span span = {.n_rows = n, .first_pos = first, .pages = state->pages};
+    struct span span = {
+        .n_rows = n,
+        .first_pos = first,
+        .pages = state->pages,
+        .fixed = state->fixed,
+        .n_certain = n,
+    };
     struct batch batch = {
         .n_rows = n,
         .ids = ids + first,

@@ -189,6 +189,7 @@ void session_take(struct session *s, int32_t n_rows, const float *logits) {
     struct arena arena = {0};
     int32_t n_tokens = 0, first = s->n_known;
     s->n_computed += n_rows;
+    s->n_replay = 0;
     if (logits == NULL) {
         struct event event = {.kind = EVENT_PREFILL, .text = "", .n_done = s->n_computed};
         stream_put(s->stream, &event);
@@ -209,6 +210,7 @@ void session_take(struct session *s, int32_t n_rows, const float *logits) {
         }
     }
     s->n_computed = s->n_known - 1;
+    s->n_replay = n_tokens - 1;
     count_drafts(s, n_tokens - 1);
     if (s->drafter != NULL) {
         s->drafter_kind->extend(s->drafter, s->ids + first, n_tokens);

@@ -29,6 +29,7 @@ struct session {
 
     int32_t *ids;  // [n_tokens_max + 1]
     int32_t n_known, n_computed, n_tokens_max;
+    int32_t n_replay;  // rows before n_computed that recurrent slots hold as logged drafts
 
     int32_t drafts[LIMIT_DRAFT];  // of the pass being planned
     int32_t n_drafts;

@@ -35,6 +35,16 @@ enum status state_open(struct state *state, struct state_pool *pool, int32_t n_t
     pool->n_reserved += n_pages;
     *state = (struct state){.pool = pool, .n_reserved = n_pages};
     state->pages = mem_zero((size_t)n_pages, sizeof *state->pages);
+    if (pool->model->fixed_size > 0) {
+        const struct exec *x = &pool->model->exec;
+        state->fixed = x->backend->alloc(x->device, pool->model->fixed_size);
+        if (state->fixed == NULL) {
+            size_t size = pool->model->fixed_size;
+            state_close(state);
+            return error_set(err, STATUS_NO_MEMORY, "a recurrent state of %zu bytes: out of memory",
+                             size);
+        }
+    }
     return STATUS_OK;
 }
 
@@ -44,6 +54,10 @@ void state_close(struct state *state) {
     }
     for (int32_t i = 0; i < state->n_pages; i++) {
         state->pool->free_pages[state->pool->n_free++] = state->pages[i];
+    }
+    if (state->fixed != NULL) {
+        const struct exec *x = &state->pool->model->exec;
+        x->backend->release(x->device, state->fixed);
     }
     state->pool->n_reserved -= state->n_reserved;
     free(state->pages);

@@ -28,9 +28,13 @@ struct config_spec {
 };
 
 enum weight_kind {
-    WEIGHT_MATRIX,  // a linear layer: the rule table decides
-    WEIGHT_EMBED,   // rows are looked up; becomes the head too where embeddings are tied
-    WEIGHT_VECTOR,  // f32 [1, cols] after widening
+    WEIGHT_MATRIX,         // a linear layer: the rule table decides
+    WEIGHT_EMBED,          // rows are looked up; becomes the head too where embeddings are tied
+    WEIGHT_VECTOR,         // f32 [1, cols] after widening
+    WEIGHT_VECTOR_PLUS_1,  // a norm's gain stored as its distance from 1; GGUF has added it
+    WEIGHT_BARE_VECTOR,    // a vector whose name in safetensors has no ".weight" behind it
+    WEIGHT_CONV,           // [cols, 1, rows] becomes f32 [rows, cols]: a row a tap, oldest first
+    WEIGHT_CONSTANT,       // not in checkpoints: f32 [1, cols], all the float at rows_at
 };
 
 /* One tensor.  `%d` in a name is the layer. */
@@ -46,10 +50,12 @@ struct weight_spec {
                             // head by head, for rotary pairs (2i, 2i + 1): put back at load
 };
 
+/* Attention slots have heads, recurrent ones a state. */
 struct slot_request {
-    int32_t layer;
-    size_t at;                  // offset of a struct kv_slot in the layer struct
+    int32_t layer;              // -1: of the model
+    size_t at;                  // of a struct kv_slot or recurrent_slot in the layer (model) struct
     int32_t n_heads, head_dim;  // KV heads
+    int32_t n_state, n_log;     // see struct recurrent_slot
 };
 
 enum rope_kind { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN };
@@ -98,7 +104,7 @@ struct family {
     int32_t n_weights;
     /* Of one layer; hybrids choose by layer. */
     const struct weight_spec *(*layer_weights)(const void *config, int32_t layer, int32_t *n);
-    /* Fills `out` (room for LIMIT_LAYERS * 2) and returns how many slots the model has. */
+    /* Fills `out` (room for LIMIT_SLOTS) and returns how many slots the model has. */
     int32_t (*slots)(const void *config, struct slot_request *out);
     /* The equations. */
     struct outputs (*forward)(const void *model, struct exec *x, const struct batch *batch);

@@ -111,7 +111,8 @@ static const struct weight_spec *layer_weights(const void *config, int32_t layer
 static int32_t slots(const void *config, struct slot_request *out) {
     const struct llama_config *c = config;
     for (int32_t l = 0; l < c->n_layers; l++) {
-        out[l] = (struct slot_request){l, LAYER(kv), c->n_kv_heads, c->head_dim};
+        out[l] = (struct slot_request){
+            .layer = l, .at = LAYER(kv), .n_heads = c->n_kv_heads, .head_dim = c->head_dim};
     }
     return c->n_layers;
 }

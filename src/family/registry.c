@@ -13,9 +13,12 @@ const struct family *const families[] = {
     NULL,
 };
 
+/* Exports of the text part alone say "NAME_text". */
 const struct family *family_find(const char *model_type) {
+    size_t n = strlen(model_type), suffix = strlen("_text");
+    n -= n > suffix && strcmp(model_type + n - suffix, "_text") == 0 ? suffix : 0;
     for (int32_t i = 0; families[i] != NULL; i++) {
-        if (strcmp(families[i]->name, model_type) == 0) {
+        if (strlen(families[i]->name) == n && memcmp(families[i]->name, model_type, n) == 0) {
             return families[i];
         }
     }

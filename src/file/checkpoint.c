@@ -103,6 +103,7 @@ static enum status open_folder(struct checkpoint *c, const char *one_file, struc
     if (status != STATUS_OK) {
         return status;
     }
+    json_lift(c->config, "text_config", "model_type");  // of a model that sees as well
     if (one_file != NULL) {
         return add_shard(c, one_file, err);
     }

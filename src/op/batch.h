@@ -12,6 +12,8 @@ struct span {
     int32_t first_pos;   // absolute position of the span's first row
     void *const *pages;  // [ceil((first_pos + n_rows) / PAGE_TOKENS)], each page_size bytes
     void *fixed;         // fixed_size bytes; NULL for families without recurrent slots
+    int32_t n_certain;   // rows of known tokens; those behind are drafts, which may be rejected
+    int32_t n_replay;    // drafted rows of the last pass that were accepted (struct recurrent_slot)
 };
 
 struct batch {

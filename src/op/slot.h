@@ -25,6 +25,27 @@ enum kv_format { KV_INT16, KV_F32 };
 
 enum { E16_CHUNK = 128, E32_CHUNK = 256 };
 
+/* What a recurrent layer keeps in the session's fixed block, which holds one such slot after the
+ * other: f32 state[n_state], behind the last settled row; then f32 log[LIMIT_DRAFT][n_log], the
+ * inputs of drafted rows behind it.  The next pass applies the first `n_replay` of them, those that
+ * were accepted, and forgets the rest: rejecting drafts costs nothing, and no state is copied. */
+struct recurrent_slot {
+    int32_t n_state, n_log;  // values
+    size_t offset;           // of the state in the block
+};
+
+static inline size_t recurrent_slot_size(const struct recurrent_slot *slot) {
+    return ((size_t)slot->n_state + (size_t)LIMIT_DRAFT * (size_t)slot->n_log) * sizeof(float);
+}
+
+static inline float *recurrent_state(void *fixed, const struct recurrent_slot *slot) {
+    return (float *)(void *)((unsigned char *)fixed + slot->offset);
+}
+
+static inline float *recurrent_log(void *fixed, const struct recurrent_slot *slot, int32_t row) {
+    return recurrent_state(fixed, slot) + slot->n_state + (size_t)row * (size_t)slot->n_log;
+}
+
 /* One layer's keys and values inside a page. */
 struct kv_slot {
     enum kv_format format;
