@@ -406,6 +406,70 @@ static void add_attention(struct list *list) {
     }
 }
 
+/* ---- recurrent layers ----------------------------------------------------------------------- */
+
+static const struct case_windows windows[] = {
+    {"one token", 1, {{1, 1, 0}}},
+    {"prefill", 1, {{33, 33, 0}}},
+    {"a draft window", 1, {{5, 1, 0}}},
+    {"after accepted drafts", 1, {{4, 1, 3}}},
+    {"all at once", 4, {{17, 17, 0}, {1, 1, 2}, {9, 1, 8}, {6, 4, 1}}},
+};
+
+static void add_windows(struct list *list, const struct op_case *c, const char *what) {
+    for (int32_t j = 0; j < COUNT(windows); j++) {
+        struct op_case turn = *c;
+        char name[160];
+        turn.windows = &windows[j];
+        turn.gap = j % 2 == 1 ? 3 : 0;
+        turn.fill = j == 2 ? FILL_OUTLIERS : j == 3 ? FILL_ZERO : FILL_PLAIN;
+        snprintf(name, sizeof name, "%s, %s, %s%s", what, windows[j].name, fill_names[turn.fill],
+                 turn.gap > 0 ? ", band" : "");
+        list_add(list, &turn, name);
+    }
+}
+
+static void add_recurrences(struct list *list) {
+    static const int32_t convs[][2] = {{1, 4}, {16, 4}, {33, 2}, {160, 4}, {40, 1}};
+    for (int32_t i = 0; i < COUNT(convs); i++) {
+        char what[80];
+        struct op_case c = {
+            .kind = OP_CONV, .cols = convs[i][0], .n_taps = convs[i][1], .has_sinks = i % 2 == 1};
+        snprintf(what, sizeof what, "conv %d channels, %d taps%s", (int)c.cols, (int)c.n_taps,
+                 c.has_sinks ? ", bias" : "");
+        add_windows(list, &c, what);
+    }
+    static const int32_t deltas[][4] = {
+        /* key heads, heads, key_dim, value_dim */
+        {1, 1, 4, 1}, {2, 4, 16, 24}, {1, 3, 64, 16}, {3, 6, 32, 33}, {1, 2, 128, 128},
+    };
+    for (int32_t i = 0; i < COUNT(deltas); i++) {
+        char what[80];
+        struct op_case c = {.kind = OP_SCAN_DELTA,
+                            .n_kv = deltas[i][0],
+                            .n_heads = deltas[i][1],
+                            .head_dim = deltas[i][2],
+                            .value_dim = deltas[i][3]};
+        snprintf(what, sizeof what, "scan_delta %d/%d heads of %d x %d", (int)c.n_heads,
+                 (int)c.n_kv, (int)c.head_dim, (int)c.value_dim);
+        add_windows(list, &c, what);
+    }
+    for (int32_t i = 0; i < 6; i++) {
+        struct op_case c = {.kind = OP_TAKE_HEADS,
+                            .fill = FILL_OUTLIERS,
+                            .rows = 1 + 3 * i,
+                            .n_heads = 1 + i,
+                            .head_dim = 16 * (i + 1),
+                            .cols = 16 * (i + 1) * (i + 1),
+                            .rotated = 5 + i,
+                            .gap = i % 2 == 1 ? 3 : 0};
+        char name[160];
+        snprintf(name, sizeof name, "take_heads %d rows, %d of %d heads of %d", (int)c.rows,
+                 (int)c.rotated, (int)c.n_heads, (int)c.head_dim);
+        list_add(list, &c, name);
+    }
+}
+
 struct op_case *op_cases(int32_t *n) {
     struct list list = {calloc(CASES_MAX, sizeof(struct op_case)), 0};
     if (list.cases == NULL) {
@@ -416,6 +480,9 @@ struct op_case *op_cases(int32_t *n) {
     add_rows(&list, OP_SILU_MUL, "silu_mul");
     add_rows(&list, OP_ADD, "add");
     add_rows(&list, OP_HAS_NONFINITE, "has_nonfinite");
+    add_rows(&list, OP_SIGMOID_MUL, "sigmoid_mul");
+    add_rows(&list, OP_DELTA_GATES, "delta_gates");
+    add_recurrences(&list);
     add_norms(&list);
     add_ropes(&list);
     add_attention(&list);

@@ -20,6 +20,11 @@ enum op_kind {
     OP_SILU_MUL,
     OP_ADD,
     OP_HAS_NONFINITE,
+    OP_SIGMOID_MUL,
+    OP_TAKE_HEADS,
+    OP_CONV,
+    OP_DELTA_GATES,
+    OP_SCAN_DELTA,
 };
 
 enum { CASE_WEIGHTS_MAX = 3, CASE_SPANS_MAX = 5 };
@@ -43,6 +48,15 @@ struct case_spans {
     } span[CASE_SPANS_MAX];
 };
 
+/* Rows of recurrent layers: of each span, certain and drafted, and logged ones to replay. */
+struct case_windows {
+    const char *name;
+    int32_t n;
+    struct {
+        int32_t n_rows, n_certain, n_replay;
+    } span[CASE_SPANS_MAX];
+};
+
 struct op_case {
     char name[160];
     enum op_kind kind;
@@ -61,6 +75,8 @@ struct op_case {
     bool has_sinks;
     float factor;  // rope_table
     const struct case_spans *spans;
+    const struct case_windows *windows;
+    int32_t n_taps, value_dim;  // conv; scan_delta, whose keys have head_dim and n_kv heads
 };
 
 /* All cases; the caller frees the array. */

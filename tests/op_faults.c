@@ -145,6 +145,46 @@ static bool nonfinite_but_the_last(void *device, struct tensor a) {
     return backend_ref.has_nonfinite(device, a);
 }
 
+/* The spans of a batch, one thing changed. */
+static struct batch changed_spans(const struct batch *batch, struct span *spans,
+                                  bool forgets_replay, bool settles_drafts) {
+    struct batch b = *batch;
+    for (int32_t i = 0; i < b.n_spans; i++) {
+        spans[i] = batch->spans[i];
+        spans[i].n_replay -= forgets_replay && spans[i].n_replay > 0 ? 1 : 0;
+        spans[i].n_certain = settles_drafts ? spans[i].n_rows : spans[i].n_certain;
+    }
+    b.spans = spans;
+    return b;
+}
+
+static void conv_without_replay(void *device, struct tensor y, struct tensor a,
+                                const struct weight *kernel, const struct recurrent_slot *slot,
+                                const struct batch *batch) {
+    struct span spans[CASE_SPANS_MAX];
+    struct batch b = changed_spans(batch, spans, true, false);
+    backend_ref.conv(device, y, a, kernel, slot, &b);
+}
+
+static void scan_that_settles_drafts(void *device, struct tensor y, struct tensor q,
+                                     struct tensor k, struct tensor v, struct tensor beta,
+                                     struct tensor decay, const struct recurrent_slot *slot,
+                                     const struct delta_args *args, const struct batch *batch) {
+    struct span spans[CASE_SPANS_MAX];
+    struct batch b = changed_spans(batch, spans, false, true);
+    backend_ref.scan_delta(device, y, q, k, v, beta, decay, slot, args, &b);
+}
+
+static void gates_of_libm(void *device, struct tensor beta, struct tensor decay,
+                          const struct weight *a_log, const struct weight *dt_bias) {
+    backend_ref.delta_gates(device, beta, decay, a_log, dt_bias);
+    for (int32_t r = 0; r < decay.rows; r++) {
+        for (int32_t h = 0; h < decay.cols; h++) {
+            row_of(decay, r)[h] = expf(logf(row_of(decay, r)[h]));
+        }
+    }
+}
+
 void op_faults(struct op_fault out[OP_FAULTS]) {
     static const struct {
         const char *what;
@@ -161,6 +201,9 @@ void op_faults(struct op_fault out[OP_FAULTS]) {
         {"sinks are forgotten", OP_ATTEND},
         {"rope angles are f32", OP_ROPE_TABLE},
         {"the last column is not looked at", OP_HAS_NONFINITE},
+        {"a convolution forgets an accepted draft", OP_CONV},
+        {"a scan keeps rejected drafts", OP_SCAN_DELTA},
+        {"gates call libm", OP_DELTA_GATES},
     };
     for (int i = 0; i < OP_FAULTS; i++) {
         out[i] = (struct op_fault){faults[i].what, faults[i].kind, backend_ref};
@@ -176,4 +219,7 @@ void op_faults(struct op_fault out[OP_FAULTS]) {
     out[8].backend.attend = attend_without_sinks;
     out[9].backend.rope_table = table_in_f32;
     out[10].backend.has_nonfinite = nonfinite_but_the_last;
+    out[11].backend.conv = conv_without_replay;
+    out[12].backend.scan_delta = scan_that_settles_drafts;
+    out[13].backend.delta_gates = gates_of_libm;
 }

@@ -10,6 +10,7 @@
 #include "quant.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 enum { SCENE_SIZE = 32 << 20, GUARD_SIZE = 64, GUARD_BYTE = 0xA5 };
 
@@ -420,6 +421,114 @@ static void run_has_nonfinite(struct scene *scene, const struct op_case *c) {
     memcpy(host_of(scene, scene_take(scene, sizeof answers, 0)), answers, sizeof answers);
 }
 
+static void run_sigmoid_mul(struct scene *scene, const struct op_case *c) {
+    struct case_batch b;
+    batch_of(&b, c);
+    struct tensor a = scene_input(scene, c, c->rows, c->cols);
+    struct tensor gate = scene_input(scene, c, c->rows, c->cols);
+    scene_upload(scene, &b.batch);
+    scene->backend->sigmoid_mul(scene->device, a, gate);
+    scene_download(scene);
+}
+
+static void run_take_heads(struct scene *scene, const struct op_case *c) {
+    struct case_batch b;
+    batch_of(&b, c);
+    struct tensor a = scene_input(scene, c, c->rows, c->cols);
+    struct tensor y = scene_tensor(scene, c->rows, c->n_heads * c->rotated, c->gap);
+    scene_upload(scene, &b.batch);
+    scene->backend->take_heads(scene->device, y, a, c->head_dim, c->head_dim - c->rotated);
+    scene_download(scene);
+}
+
+/* Spans of drafted and certain rows, each with a fixed block in which another slot comes first. */
+static struct recurrent_slot windows_of(struct scene *scene, const struct op_case *c,
+                                        struct case_batch *b, int32_t n_state, int32_t n_log) {
+    enum { BEFORE = 24 };
+    struct recurrent_slot slot = {n_state, n_log, BEFORE * sizeof(float)};
+    int32_t row = 0;
+    *b = (struct case_batch){0};
+    for (int32_t i = 0; i < c->windows->n; i++) {
+        size_t size = slot.offset + recurrent_slot_size(&slot);
+        void *fixed = scene_take(scene, size, 0);
+        rng_floats(&scene->rng, FILL_PLAIN, host_of(scene, fixed), (int64_t)(size / sizeof(float)));
+        b->spans[i] = (struct span){
+            .first_row = row,
+            .n_rows = c->windows->span[i].n_rows,
+            .fixed = fixed,
+            .n_certain = c->windows->span[i].n_certain,
+            .n_replay = c->windows->span[i].n_replay,
+        };
+        row += b->spans[i].n_rows;
+    }
+    b->batch = (struct batch){row, b->ids, b->positions, b->spans, c->windows->n, b->out_rows, 0};
+    return slot;
+}
+
+static void run_conv(struct scene *scene, const struct op_case *c) {
+    struct case_weights ws = {0};
+    struct case_batch b;
+    const struct case_weight cw = {.dtype = DT_F32, .rows = c->n_taps, .has_bias = false};
+    weight_fill(scene, &cw, c->cols, &ws.weight[0]);
+    void *memory = ws.weight[0].t.data;
+    float *bias = mem_zero((size_t)c->cols, sizeof *bias);
+    if (c->has_sinks) {
+        rng_floats(&scene->rng, FILL_PLAIN, bias, c->cols);
+        ws.weight[0].bias = tensor_of(DT_F32, 1, c->cols, bias);
+    }
+    weight_ready(scene, &ws, false, false);
+    struct recurrent_slot slot = windows_of(scene, c, &b, (c->n_taps - 1) * c->cols, c->cols);
+    struct tensor a = scene_input(scene, c, b.batch.n_rows, c->cols);
+    struct tensor y = scene_tensor(scene, b.batch.n_rows, c->cols, c->gap);
+    scene_upload(scene, &b.batch);
+    scene->backend->conv(scene->device, y, a, ws.list[0], &slot, &b.batch);
+    scene_download(scene);
+    weights_free(scene, &ws, &memory, 1);
+    free(bias);
+}
+
+static void run_delta_gates(struct scene *scene, const struct op_case *c) {
+    struct case_weights ws = {.n = 0};
+    struct case_batch b;
+    void *memory[2];
+    for (int32_t i = 0; i < 2; i++) {
+        const struct case_weight cw = {.dtype = DT_F32, .rows = 1};
+        weight_fill(scene, &cw, c->cols, &ws.weight[i]);
+        memory[i] = ws.weight[i].t.data;
+        weight_ready(scene, &ws, false, false);
+    }
+    batch_of(&b, c);
+    struct tensor beta = scene_input(scene, c, c->rows, c->cols);
+    struct tensor decay = scene_input(scene, c, c->rows, c->cols);
+    scene_upload(scene, &b.batch);
+    scene->backend->delta_gates(scene->device, beta, decay, ws.list[0], ws.list[1]);
+    scene_download(scene);
+    weights_free(scene, &ws, memory, 2);
+}
+
+static void run_scan_delta(struct scene *scene, const struct op_case *c) {
+    struct case_batch b;
+    int32_t n_keys = c->n_kv * c->head_dim, n_values = c->n_heads * c->value_dim;
+    struct recurrent_slot slot = windows_of(scene, c, &b, c->n_heads * c->head_dim * c->value_dim,
+                                            n_keys + n_values + 2 * c->n_heads);
+    int32_t n = b.batch.n_rows;
+    struct tensor q = scene_input(scene, c, n, n_keys), k = scene_input(scene, c, n, n_keys);
+    struct tensor v = scene_input(scene, c, n, n_values);
+    struct tensor beta = scene_input(scene, c, n, c->n_heads);
+    struct tensor decay = scene_input(scene, c, n, c->n_heads);
+    struct tensor y = scene_tensor(scene, n, n_values, c->gap);
+    for (int32_t i = 0; i < n; i++) {  // keys are at most of length 1, or the state explodes
+        float *row = (float *)host_of(scene, k.data) + (size_t)i * (size_t)k.stride;
+        for (int32_t j = 0; j < n_keys; j++) {
+            row[j] *= 0.08f;
+        }
+    }
+    const struct delta_args args = {c->n_kv, c->n_heads, c->head_dim, c->value_dim};
+    scene_upload(scene, &b.batch);
+    scene->backend->scan_delta(scene->device, y, q, k, v, beta, decay, &slot, &args, &b.batch);
+    scene_download(scene);
+}
+
 void op_case_run(struct scene *scene, const struct op_case *c) {
     static void (*const run[])(struct scene * scene, const struct op_case *c) = {
         [OP_EMBED] = run_embed,
@@ -433,6 +542,11 @@ void op_case_run(struct scene *scene, const struct op_case *c) {
         [OP_SILU_MUL] = run_silu_mul,
         [OP_ADD] = run_add,
         [OP_HAS_NONFINITE] = run_has_nonfinite,
+        [OP_SIGMOID_MUL] = run_sigmoid_mul,
+        [OP_TAKE_HEADS] = run_take_heads,
+        [OP_CONV] = run_conv,
+        [OP_DELTA_GATES] = run_delta_gates,
+        [OP_SCAN_DELTA] = run_scan_delta,
     };
     scene->used = 0;
     scene->rng = rng_of(c->name);

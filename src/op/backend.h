@@ -24,6 +24,12 @@ struct attend_args {
     const float *sinks;  // [n_heads] natural-log sink logits in backend memory; NULL: none
 };
 
+/* The gated delta rule: value head j reads key head j * n_key_heads / n_heads. */
+struct delta_args {
+    int32_t n_key_heads, n_heads;  // n_heads is a multiple of n_key_heads
+    int32_t key_dim, value_dim;    // of a head; key_dim is a multiple of 4
+};
+
 struct backend {
     const char *name;
     bool is_host;           // its memory is the host's: results can be read in place
@@ -81,6 +87,25 @@ struct backend {
                    const struct attend_args *args, const struct batch *batch);
     /* y = silu(gate) * up; y may be gate. */
     void (*silu_mul)(void *device, struct tensor y, struct tensor gate, struct tensor up);
+    /* In place: a = a * sigmoid(gate). */
+    void (*sigmoid_mul)(void *device, struct tensor a, struct tensor gate);
+    /* y: columns [first, first + y.cols / heads) of each of a's heads, `head_dim` wide. */
+    void (*take_heads)(void *device, struct tensor y, struct tensor a, int32_t head_dim,
+                       int32_t first);
+    /* y = silu(short causal convolution of a), channel by channel; kernel f32 [taps, channels].
+     * The slot's state holds the last taps - 1 rows of a. */
+    void (*conv)(void *device, struct tensor y, struct tensor a, const struct weight *kernel,
+                 const struct recurrent_slot *slot, const struct batch *batch);
+    /* In place: beta = sigmoid(beta); decay = exp(-exp(a_log) * softplus(decay + dt_bias)). */
+    void (*delta_gates)(void *device, struct tensor beta, struct tensor decay,
+                        const struct weight *a_log, const struct weight *dt_bias);
+    /* Rule F, token by token.  q, k: [n_rows, key heads * key_dim]; y, v: [n_rows, heads *
+     * value_dim]; beta, decay: [n_rows, heads].  The slot's state is f32 [heads][key_dim]
+     * [value_dim]; a row of its log is k, v, beta, decay. */
+    void (*scan_delta)(void *device, struct tensor y, struct tensor q, struct tensor k,
+                       struct tensor v, struct tensor beta, struct tensor decay,
+                       const struct recurrent_slot *slot, const struct delta_args *args,
+                       const struct batch *batch);
     /* In place: a += b. */
     void (*add)(void *device, struct tensor a, struct tensor b);
     /* Is there a NaN or an infinity in `a`? */

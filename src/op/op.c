@@ -102,6 +102,71 @@ struct tensor op_silu_mul(struct exec *x, struct tensor gate, struct tensor up) 
     return gate;
 }
 
+void op_sigmoid_mul(struct exec *x, struct tensor a, struct tensor gate) {
+    assert(a.rows == gate.rows && a.cols == gate.cols);
+    if (!is_measuring(x)) {
+        x->backend->sigmoid_mul(x->device, a, gate);
+    }
+}
+
+struct tensor op_take_heads(struct exec *x, struct tensor a, int32_t head_dim, int32_t first,
+                            int32_t n) {
+    assert(a.cols % head_dim == 0 && first >= 0 && first + n <= head_dim);
+    struct tensor y = exec_tensor(x, a.rows, a.cols / head_dim * n);
+    if (!is_measuring(x)) {
+        x->backend->take_heads(x->device, y, a, head_dim, first);
+    }
+    return y;
+}
+
+struct tensor op_conv(struct exec *x, struct tensor a, const struct weight *kernel,
+                      const struct recurrent_slot *slot, const struct batch *batch) {
+    assert(a.rows == batch->n_rows && a.cols == kernel->t.cols && slot->n_log == a.cols);
+    assert(slot->n_state == (kernel->t.rows - 1) * a.cols);
+    struct tensor y = exec_tensor(x, a.rows, a.cols);
+    if (!is_measuring(x)) {
+        x->backend->conv(x->device, y, a, kernel, slot, batch);
+    }
+    return y;
+}
+
+void op_delta_gates(struct exec *x, struct tensor beta, struct tensor decay,
+                    const struct weight *a_log, const struct weight *dt_bias) {
+    assert(beta.rows == decay.rows && beta.cols == decay.cols && a_log->t.cols == beta.cols);
+    assert(dt_bias->t.cols == beta.cols);
+    if (!is_measuring(x)) {
+        x->backend->delta_gates(x->device, beta, decay, a_log, dt_bias);
+    }
+}
+
+struct tensor op_scan_delta(struct exec *x, struct tensor q, struct tensor k, struct tensor v,
+                            struct tensor beta, struct tensor decay,
+                            const struct recurrent_slot *slot, const struct delta_args *args,
+                            const struct batch *batch) {
+    assert(q.cols == args->n_key_heads * args->key_dim && k.cols == q.cols);
+    assert(v.cols == args->n_heads * args->value_dim && args->key_dim % 4 == 0);
+    assert(beta.cols == args->n_heads && decay.cols == args->n_heads);
+    assert(slot->n_state == args->n_heads * args->key_dim * args->value_dim);
+    assert(slot->n_log == k.cols + v.cols + 2 * args->n_heads && q.rows == batch->n_rows);
+    struct tensor y = exec_tensor(x, v.rows, v.cols);
+    if (!is_measuring(x)) {
+        x->backend->scan_delta(x->device, y, q, k, v, beta, decay, slot, args, batch);
+    }
+    return y;
+}
+
+struct tensor op_tensor(struct exec *x, int32_t rows, int32_t cols) {
+    return exec_tensor(x, rows, cols);
+}
+
+void op_rms_norm_into(struct exec *x, struct tensor y, struct tensor a, const struct weight *gain,
+                      float eps) {
+    assert(gain->t.cols == a.cols && y.rows == a.rows && y.cols == a.cols);
+    if (!is_measuring(x)) {
+        x->backend->rms_norm(x->device, y, a, gain, eps);
+    }
+}
+
 void op_add(struct exec *x, struct tensor a, struct tensor b) {
     assert(a.rows == b.rows && a.cols == b.cols);
     if (!is_measuring(x)) {

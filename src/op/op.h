@@ -31,5 +31,25 @@ struct tensor op_attend(struct exec *x, struct tensor q, const struct kv_slot *s
                         const struct attend_args *args, const struct batch *batch);
 /* silu(gate) * up, in gate's place. */
 struct tensor op_silu_mul(struct exec *x, struct tensor gate, struct tensor up);
+/* a * sigmoid(gate), in a's place. */
+void op_sigmoid_mul(struct exec *x, struct tensor a, struct tensor gate);
+/* Columns [first, first + n) of each head: a copy, [rows, heads * n]. */
+struct tensor op_take_heads(struct exec *x, struct tensor a, int32_t head_dim, int32_t first,
+                            int32_t n);
+/* silu of a short causal convolution over each channel; see backend.h. */
+struct tensor op_conv(struct exec *x, struct tensor a, const struct weight *kernel,
+                      const struct recurrent_slot *slot, const struct batch *batch);
+/* In place: beta becomes the rate at which the state learns, decay what it keeps. */
+void op_delta_gates(struct exec *x, struct tensor beta, struct tensor decay,
+                    const struct weight *a_log, const struct weight *dt_bias);
+/* The gated delta rule (arXiv:2412.06464). */
+struct tensor op_scan_delta(struct exec *x, struct tensor q, struct tensor k, struct tensor v,
+                            struct tensor beta, struct tensor decay,
+                            const struct recurrent_slot *slot, const struct delta_args *args,
+                            const struct batch *batch);
+/* Room for [rows, cols], to be filled by bands (tensor_cols). */
+struct tensor op_tensor(struct exec *x, int32_t rows, int32_t cols);
+void op_rms_norm_into(struct exec *x, struct tensor y, struct tensor a, const struct weight *gain,
+                      float eps);
 void op_add(struct exec *x, struct tensor a, struct tensor b);  // a += b
 void op_trace(struct exec *x, const char *name, int32_t layer, struct tensor a);

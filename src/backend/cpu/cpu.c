@@ -155,6 +155,11 @@ const struct backend backend_cpu = {
     .kv_append = cpu_kv_append,
     .attend = cpu_attend,
     .silu_mul = cpu_silu_mul,
+    .sigmoid_mul = cpu_sigmoid_mul,
+    .take_heads = cpu_take_heads,
+    .conv = cpu_conv,
+    .delta_gates = cpu_delta_gates,
+    .scan_delta = cpu_scan_delta,
     .add = cpu_add,
     .has_nonfinite = cpu_has_nonfinite,
 };

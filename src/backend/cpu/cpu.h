@@ -69,6 +69,17 @@ void cpu_rope_table(void *device, struct tensor table, const struct weight *freq
 void cpu_rope(void *device, struct tensor a, struct tensor table, int32_t head_dim,
               bool is_interleaved);
 void cpu_silu_mul(void *device, struct tensor y, struct tensor gate, struct tensor up);
+void cpu_sigmoid_mul(void *device, struct tensor a, struct tensor gate);
+void cpu_take_heads(void *device, struct tensor y, struct tensor a, int32_t head_dim,
+                    int32_t first);
+void cpu_conv(void *device, struct tensor y, struct tensor a, const struct weight *kernel,
+              const struct recurrent_slot *slot, const struct batch *batch);
+void cpu_delta_gates(void *device, struct tensor beta, struct tensor decay,
+                     const struct weight *a_log, const struct weight *dt_bias);
+void cpu_scan_delta(void *device, struct tensor y, struct tensor q, struct tensor k,
+                    struct tensor v, struct tensor beta, struct tensor decay,
+                    const struct recurrent_slot *slot, const struct delta_args *args,
+                    const struct batch *batch);
 void cpu_add(void *device, struct tensor a, struct tensor b);
 bool cpu_has_nonfinite(void *device, struct tensor a);
 

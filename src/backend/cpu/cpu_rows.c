@@ -125,6 +125,31 @@ void cpu_silu_mul(void *device, struct tensor y, struct tensor gate, struct tens
     rows_for(device, y.rows, y.cols * 4, silu_rows, &job);
 }
 
+static void sigmoid_rows(void *context, int32_t first, int32_t end, int32_t worker) {
+    const struct rows_job *job = context;
+    (void)worker;
+    for (int32_t r = first; r < end; r++) {
+        job->kernels->sigmoid_mul(cpu_row(job->a, r), cpu_row(job->b, r), job->a.cols);
+    }
+}
+
+void cpu_sigmoid_mul(void *device, struct tensor a, struct tensor gate) {
+    struct rows_job job = {.a = a, .b = gate};
+    rows_for(device, a.rows, a.cols * 4, sigmoid_rows, &job);
+}
+
+void cpu_take_heads(void *device, struct tensor y, struct tensor a, int32_t head_dim,
+                    int32_t first) {
+    int32_t n_heads = a.cols / head_dim, n = y.cols / n_heads;
+    (void)device;
+    for (int32_t r = 0; r < a.rows; r++) {
+        for (int32_t h = 0; h < n_heads; h++) {
+            memcpy(cpu_row(y, r) + (size_t)h * (size_t)n,
+                   cpu_row(a, r) + (size_t)h * (size_t)head_dim + first, (size_t)n * sizeof(float));
+        }
+    }
+}
+
 static void add_rows(void *context, int32_t first, int32_t end, int32_t worker) {
     const struct rows_job *job = context;
     (void)worker;

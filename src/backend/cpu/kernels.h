@@ -112,11 +112,21 @@ struct cpu_kernels {
 
     void (*rms_norm)(float *y, const float *x, const float *gain, int32_t n, float eps);
     void (*silu_mul)(float *y, const float *gate, const float *up, int32_t n);
+    void (*sigmoid_mul)(float *a, const float *gate, int32_t n);
     void (*add)(float *a, const float *b, int32_t n);
     void (*rope)(float *head, const float *table, int32_t n_freqs, bool is_interleaved);
     void (*rope_table)(float *row, const float *freqs, int32_t n_freqs, int32_t position,
                        float factor);
     bool (*has_nonfinite)(const float *x, int32_t n);
+
+    /* silu(bias + convolution) of sixteen channels; kernel and window are [rows][16].  The window
+     * holds the taps - 1 older rows and is moved on; x and y are `stride` and `y_stride` apart. */
+    void (*conv16)(float *y, int32_t y_stride, const float *x, int32_t stride, float *window,
+                   const float *kernel, const float *bias, int32_t n_taps, int32_t n_rows);
+    /* One token of the delta rule for sixteen columns of a head's state s, [key_dim][16]; y is
+     * k's o = q.S, or NULL for a row whose result is known. */
+    void (*delta16)(float *y, float *s, int32_t key_dim, const float *q, const float *k,
+                    const float *v, float beta, float decay);
 };
 
 extern const struct cpu_kernels kernels_scalar;

@@ -18,11 +18,12 @@ enum {
 #define EACH_WIDE_TILE(X) X(1) X(2) X(3) X(4) X(5) X(6)
 /* clang-format on */
 
-#include "rows_kernels.h"
+#include "recur_kernels.h"
 
 const struct cpu_kernels kernels_avx2 = {
     .name = "avx2",
     DOT_KERNELS,
     ATTEND_KERNELS,
     ROWS_KERNELS,
+    RECUR_KERNELS,
 };

@@ -17,11 +17,12 @@ enum {
 #define EACH_WIDE_TILE(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
 /* clang-format on */
 
-#include "rows_kernels.h"
+#include "recur_kernels.h"
 
 const struct cpu_kernels kernels_avx512 = {
     .name = "avx512",
     DOT_KERNELS,
     ATTEND_KERNELS,
     ROWS_KERNELS,
+    RECUR_KERNELS,
 };

@@ -147,6 +147,18 @@ static void silu_mul(float *y, const float *gate, const float *up, int32_t n) {
     }
 }
 
+static void sigmoid_mul(float *a, const float *gate, int32_t n) {
+    int32_t i = 0;
+    for (; i + LANE_COUNT <= n; i += LANE_COUNT) {
+        struct vf one = v_set(1.0f);
+        struct vf sigmoid = v_div(one, v_add(one, v_exp(v_negate(v_load(gate + i)))));
+        v_store(a + i, v_mul(v_load(a + i), sigmoid));
+    }
+    for (; i < n; i++) {
+        a[i] = a[i] * canon_sigmoid(gate[i]);
+    }
+}
+
 static void add(float *a, const float *b, int32_t n) {
     int32_t i = 0;
     for (; i + LANE_COUNT <= n; i += LANE_COUNT) {
@@ -207,4 +219,5 @@ static void rope_table(float *row, const float *freqs, int32_t n_freqs, int32_t 
 
 #define ROWS_KERNELS                                                                               \
     .quantise = quantise, .quantise_a2 = quantise_a2, .rms_norm = rms_norm, .silu_mul = silu_mul,  \
-    .add = add, .rope = rope, .rope_table = rope_table, .has_nonfinite = has_nonfinite
+    .sigmoid_mul = sigmoid_mul, .add = add, .rope = rope, .rope_table = rope_table,                \
+    .has_nonfinite = has_nonfinite

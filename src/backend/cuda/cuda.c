@@ -23,7 +23,9 @@ struct cuda {
     int32_t *ids, *positions, *out_rows, *first_page;  // device, of the running pass
     void **pages;                                      // device
     int32_t n_pages_room;
-    float *embed_rows;  // pinned host memory
+    struct cuda_span *spans;  // device
+    int32_t n_drafts_max;     // of any span
+    float *embed_rows;        // pinned host memory
     size_t embed_room;
     struct cuda_acts acts;  // of the latest matmul; room in bytes below
     size_t acts_room;
@@ -67,6 +69,8 @@ static enum status cuda_open(void **device, const struct backend_options *option
         (error = cudaMalloc((void **)&c->out_rows, LIMIT_ROWS * sizeof(int32_t))) != cudaSuccess ||
         (error = cudaMalloc((void **)&c->first_page, LIMIT_ROWS * sizeof(int32_t))) !=
             cudaSuccess ||
+        (error = cudaMalloc((void **)&c->spans, LIMIT_SESSIONS * sizeof *c->spans)) !=
+            cudaSuccess ||
         (error = cudaMalloc((void **)&c->flag, sizeof(int32_t))) != cudaSuccess) {
         free(c);
         return cuda_fail(err, "cannot open device 0", error);
@@ -83,6 +87,7 @@ static void cuda_close(void *device) {
     cudaFree(c->out_rows);
     cudaFree(c->first_page);
     cudaFree(c->flag);
+    cudaFree(c->spans);
     cudaFree(c->pages);
     cudaFree(c->acts.high);
     cudaFreeHost(c->embed_rows);
@@ -274,14 +279,16 @@ static enum status cuda_weight_open(void *device, struct weight *weight, bool us
     weight->packed = p;
     p->w.rows = weight->t.rows;
     if (!uses_dot) {
-        p->w.wide = upload(p, weight->t.data, (size_t)weight->t.cols * sizeof(float), &error);
+        size_t n = (size_t)weight->t.rows * (size_t)weight->t.cols;
+        p->w.wide = upload(p, weight->t.data, n * sizeof(float), &error);
     } else if (weight->rule == RULE_A) {
         error = pack_a(p, weight);
     } else {
         error = weight->rule == RULE_A2 ? pack_a2(p, weight) : pack_b(p, weight);
     }
     if (error == cudaSuccess && weight->bias.data != NULL) {
-        float *bias = upload(p, weight->bias.data, (size_t)weight->t.rows * sizeof *bias, &error);
+        float *bias =
+            upload(p, weight->bias.data, (size_t)weight->bias.cols * sizeof *bias, &error);
         weight->bias.data = bias;
     }
     if (error != cudaSuccess) {
@@ -329,6 +336,21 @@ static void upload_pages(struct cuda *c, const struct batch *batch) {
     free(pages);  // pageable memory: the copy above has staged it already
 }
 
+static void upload_spans(struct cuda *c, const struct batch *batch) {
+    struct cuda_span spans[LIMIT_SESSIONS];
+    assert(batch->n_spans <= LIMIT_SESSIONS);
+    c->n_drafts_max = 0;
+    for (int32_t i = 0; i < batch->n_spans; i++) {
+        const struct span *span = &batch->spans[i];
+        int32_t n_drafts = span->n_rows - span->n_certain;
+        spans[i] = (struct cuda_span){span->fixed, span->first_row, span->n_rows, span->n_certain,
+                                      span->n_replay};
+        c->n_drafts_max = n_drafts > c->n_drafts_max ? n_drafts : c->n_drafts_max;
+    }
+    check(c, cudaMemcpyAsync(c->spans, spans, (size_t)batch->n_spans * sizeof *spans,
+                             cudaMemcpyHostToDevice, c->stream));
+}
+
 static void cuda_begin(void *device, const struct batch *batch) {
     struct cuda *c = device;
     c->failed = cudaSuccess;
@@ -341,6 +363,7 @@ static void cuda_begin(void *device, const struct batch *batch) {
                              cudaMemcpyHostToDevice, c->stream));
     if (batch->n_spans > 0) {
         upload_pages(c, batch);
+        upload_spans(c, batch);
     }
 }
 
@@ -491,6 +514,75 @@ static void cuda_residual(void *device, struct tensor a, struct tensor b) {
     cuda_add(c->stream, a.data, a.stride, b.data, b.stride, a.rows, a.cols);
 }
 
+static void cuda_gate(void *device, struct tensor a, struct tensor gate) {
+    struct cuda *c = device;
+    cuda_sigmoid_mul(c->stream, a.data, a.stride, gate.data, gate.stride, a.rows, a.cols);
+}
+
+static void cuda_heads(void *device, struct tensor y, struct tensor a, int32_t head_dim,
+                       int32_t first) {
+    struct cuda *c = device;
+    int32_t n_heads = a.cols / head_dim;
+    cuda_take_heads(c->stream, y.data, y.stride, a.data, a.stride, a.rows, n_heads,
+                    y.cols / n_heads, head_dim, first);
+}
+
+static struct cuda_recurrent recurrent_of(const struct recurrent_slot *slot) {
+    return (struct cuda_recurrent){slot->offset, slot->n_state, slot->n_log};
+}
+
+static void cuda_convolve(void *device, struct tensor y, struct tensor a,
+                          const struct weight *kernel, const struct recurrent_slot *slot,
+                          const struct batch *batch) {
+    struct cuda *c = device;
+    const struct cuda_conv conv = {
+        .slot = recurrent_of(slot),
+        .y = y.data,
+        .a = a.data,
+        .kernel = packed_of(kernel)->wide,
+        .bias = kernel->bias.data,
+        .y_stride = y.stride,
+        .a_stride = a.stride,
+        .channels = a.cols,
+        .n_taps = kernel->t.rows,
+    };
+    cuda_conv(c->stream, &conv, c->spans, batch->n_spans);
+}
+
+static void cuda_gates(void *device, struct tensor beta, struct tensor decay,
+                       const struct weight *a_log, const struct weight *dt_bias) {
+    struct cuda *c = device;
+    cuda_delta_gates(c->stream, beta.data, beta.stride, decay.data, decay.stride,
+                     packed_of(a_log)->wide, packed_of(dt_bias)->wide, beta.rows, beta.cols);
+}
+
+static void cuda_delta_rule(void *device, struct tensor y, struct tensor q, struct tensor k,
+                            struct tensor v, struct tensor beta, struct tensor decay,
+                            const struct recurrent_slot *slot, const struct delta_args *args,
+                            const struct batch *batch) {
+    struct cuda *c = device;
+    const struct cuda_delta delta = {
+        .slot = recurrent_of(slot),
+        .y = y.data,
+        .q = q.data,
+        .k = k.data,
+        .v = v.data,
+        .beta = beta.data,
+        .decay = decay.data,
+        .y_stride = y.stride,
+        .q_stride = q.stride,
+        .k_stride = k.stride,
+        .v_stride = v.stride,
+        .beta_stride = beta.stride,
+        .decay_stride = decay.stride,
+        .n_key_heads = args->n_key_heads,
+        .n_heads = args->n_heads,
+        .key_dim = args->key_dim,
+        .value_dim = args->value_dim,
+    };
+    cuda_scan_delta(c->stream, &delta, c->spans, batch->n_spans, c->n_drafts_max);
+}
+
 static bool cuda_has_nonfinite(void *device, struct tensor a) {
     struct cuda *c = device;
     int32_t flag = 0;
@@ -524,6 +616,11 @@ const struct backend backend_cuda = {
     .kv_append = cuda_append,
     .attend = cuda_attention,
     .silu_mul = cuda_glu,
+    .sigmoid_mul = cuda_gate,
+    .take_heads = cuda_heads,
+    .conv = cuda_convolve,
+    .delta_gates = cuda_gates,
+    .scan_delta = cuda_delta_rule,
     .add = cuda_residual,
     .has_nonfinite = cuda_has_nonfinite,
 };

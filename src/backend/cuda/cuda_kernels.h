@@ -82,6 +82,48 @@ void cuda_attend(void *stream, const struct cuda_rows *rows, const struct cuda_k
                  int32_t y_stride, const float *q, int32_t q_stride, int32_t n_heads,
                  int32_t window, float scale, const float *sinks);
 
+/* ---- recurrent layers ----------------------------------------------------------------------- */
+
+/* A span of the pass (batch.h), in device memory. */
+struct cuda_span {
+    void *fixed;
+    int32_t first_row, n_rows, n_certain, n_replay;
+};
+struct cuda_recurrent {
+    size_t offset;
+    int32_t n_state, n_log;
+};
+
+struct cuda_conv {
+    struct cuda_recurrent slot;
+    float *y;
+    const float *a, *kernel, *bias;  // kernel [taps][channels]; bias may be NULL
+    int32_t y_stride, a_stride, channels, n_taps;
+};
+void cuda_conv(void *stream, const struct cuda_conv *conv, const struct cuda_span *spans,
+               int32_t n_spans);
+
+void cuda_delta_gates(void *stream, float *beta, int32_t beta_stride, float *decay,
+                      int32_t decay_stride, const float *a_log, const float *dt_bias, int32_t rows,
+                      int32_t n_heads);
+
+struct cuda_delta {
+    struct cuda_recurrent slot;
+    float *y;
+    const float *q, *k, *v, *beta, *decay;
+    int32_t y_stride, q_stride, k_stride, v_stride, beta_stride, decay_stride;
+    int32_t n_key_heads, n_heads, key_dim, value_dim;
+};
+/* `n_drafts_max`: the most drafted rows of any span. */
+void cuda_scan_delta(void *stream, const struct cuda_delta *delta, const struct cuda_span *spans,
+                     int32_t n_spans, int32_t n_drafts_max);
+
+void cuda_sigmoid_mul(void *stream, float *a, int32_t a_stride, const float *gate,
+                      int32_t gate_stride, int32_t rows, int32_t cols);
+/* y: columns [first, first + n) of each of n_heads heads. */
+void cuda_take_heads(void *stream, float *y, int32_t y_stride, const float *a, int32_t a_stride,
+                     int32_t rows, int32_t n_heads, int32_t n, int32_t head_dim, int32_t first);
+
 #ifdef __cplusplus
 }
 #endif

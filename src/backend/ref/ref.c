@@ -156,6 +156,29 @@ static void ref_silu_mul(void *device, struct tensor y, struct tensor gate, stru
     }
 }
 
+static void ref_sigmoid_mul(void *device, struct tensor a, struct tensor gate) {
+    (void)device;
+    for (int32_t r = 0; r < a.rows; r++) {
+        float *to = ref_row(a, r);
+        const float *g = ref_row(gate, r);
+        for (int32_t k = 0; k < a.cols; k++) {
+            to[k] = to[k] * canon_sigmoid(g[k]);
+        }
+    }
+}
+
+static void ref_take_heads(void *device, struct tensor y, struct tensor a, int32_t head_dim,
+                           int32_t first) {
+    (void)device;
+    int32_t n_heads = a.cols / head_dim, n = y.cols / n_heads;
+    for (int32_t r = 0; r < a.rows; r++) {
+        for (int32_t h = 0; h < n_heads; h++) {
+            memcpy(ref_row(y, r) + (size_t)h * (size_t)n,
+                   ref_row(a, r) + (size_t)h * (size_t)head_dim + first, (size_t)n * sizeof(float));
+        }
+    }
+}
+
 static void ref_add(void *device, struct tensor a, struct tensor b) {
     (void)device;
     for (int32_t r = 0; r < a.rows; r++) {
@@ -204,6 +227,11 @@ const struct backend backend_ref = {
     .kv_append = ref_kv_append,
     .attend = ref_attend,
     .silu_mul = ref_silu_mul,
+    .sigmoid_mul = ref_sigmoid_mul,
+    .take_heads = ref_take_heads,
+    .conv = ref_conv,
+    .delta_gates = ref_delta_gates,
+    .scan_delta = ref_scan_delta,
     .add = ref_add,
     .has_nonfinite = ref_has_nonfinite,
 };

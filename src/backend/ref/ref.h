@@ -12,6 +12,15 @@ void ref_kv_append(void *device, const struct kv_slot *slot, struct tensor k, st
 void ref_attend(void *device, struct tensor y, struct tensor q, const struct kv_slot *slot,
                 const struct attend_args *args, const struct batch *batch);
 
+void ref_conv(void *device, struct tensor y, struct tensor a, const struct weight *kernel,
+              const struct recurrent_slot *slot, const struct batch *batch);
+void ref_delta_gates(void *device, struct tensor beta, struct tensor decay,
+                     const struct weight *a_log, const struct weight *dt_bias);
+void ref_scan_delta(void *device, struct tensor y, struct tensor q, struct tensor k,
+                    struct tensor v, struct tensor beta, struct tensor decay,
+                    const struct recurrent_slot *slot, const struct delta_args *args,
+                    const struct batch *batch);
+
 static inline float *ref_row(struct tensor t, int32_t row) {
     return (float *)t.data + (size_t)row * (size_t)t.stride;
 }
