@@ -3,6 +3,7 @@
 #include <assert.h>
 
 enum {
+    LIMIT_TAPS = 16,                   // of a short convolution; published ones have 4
     LIMIT_LAYERS = 256,                // twice the deepest published model
     LIMIT_SLOTS = LIMIT_LAYERS * 3,    // a hybrid layer may have two; and those of an MTP head
     LIMIT_HEADS = 1024,                // eight times the widest published model

@@ -171,7 +171,7 @@ static enum status read_rope_json(const struct json *config, struct rope_config 
     rope->attention_factor = json_number(json_get(scaling, "attention_factor"), 0);
     rope->truncate = json_bool(json_get(scaling, "truncate"), true);
     rope->part = json_number(json_get(scaling, "partial_rotary_factor"),
-                             json_number(json_get(config, "partial_rotary_factor"), 1));
+                             json_number(json_get(config, "partial_rotary_factor"), 0));
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (strcmp(kinds[i].name, type) == 0) {
             rope->kind = kinds[i].kind;
@@ -195,7 +195,6 @@ static enum status read_rope_gguf(const struct model *model, struct rope_config 
         .theta = checkpoint_number(c, key[0], 10000),
         .factor = checkpoint_number(c, key[2], 1),
         .original_context = checkpoint_number(c, key[3], 0),
-        .part = 1,
         .beta_fast = 32,
         .beta_slow = 1,
         .truncate = true,
@@ -310,6 +309,21 @@ static void infer_vocab(struct model *model) {
     }
 }
 
+static bool has_tensor(const struct model *model, const char *name) {
+    char full[LIMIT_NAME_BYTES];
+    snprintf(full, sizeof full, "%s.weight", name);
+    return checkpoint_find(model->checkpoint, full) != NULL;
+}
+
+/* Exports without the draft head keep its number of layers in their config. */
+static void infer_draft(struct model *model) {
+    const struct family *family = model->family;
+    unsigned char *config = (unsigned char *)model->weights + family->config_at;
+    if (family->draft_weights != NULL && !has_tensor(model, family->draft_weights[0].name)) {
+        *(int32_t *)(void *)(config + family->n_draft_layers_at) = 0;
+    }
+}
+
 static enum status check_numbers(const struct model *model, struct error *err) {
     const char *path = checkpoint_path(model->checkpoint);
     const char *act = json_text(json_get(checkpoint_config(model->checkpoint), "hidden_act"), NULL);
@@ -349,10 +363,13 @@ enum status bind_config(struct model *model, struct error *err) {
         return status;
     }
     infer_vocab(model);
+    infer_draft(model);
     model->n_layers = config_int(model, family->n_layers_at);
     model->vocab = config_int(model, family->vocab_at);
     model->dim = config_int(model, family->dim_at);
     model->context_max = config_int(model, family->context_at);
+    model->has_draft_head =
+        family->draft_weights != NULL && config_int(model, family->n_draft_layers_at) > 0;
     status = check_numbers(model, err);
     if (status == STATUS_OK) {
         status = family->finish_config(config, &rope, err);

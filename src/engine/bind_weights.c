@@ -359,6 +359,10 @@ enum status bind_weights(struct model *model, struct error *err) {
     if (status == STATUS_OK && is_tied(model)) {
         status = tie_head(model, err);
     }
+    if (status == STATUS_OK && model->has_draft_head) {
+        status =
+            bind_table(model, family->draft_weights, family->n_draft_weights, -1, weights, err);
+    }
     for (int32_t l = 0; l < model->n_layers && status == STATUS_OK; l++) {
         int32_t n;
         const struct weight_spec *table = family->layer_weights(weights + family->config_at, l, &n);
@@ -382,6 +386,7 @@ void bind_close(struct model *model) {
         unsigned char *layers = *(unsigned char **)(void *)(weights + family->layers_at);
         struct rope *rope = (struct rope *)(void *)(weights + family->rope_at);
         close_table(model, family->weights, family->n_weights, weights);
+        close_table(model, family->draft_weights, family->n_draft_weights, weights);
         model->exec.backend->weight_close(model->exec.device, &rope->freqs);
         for (int32_t l = 0; layers != NULL && l < model->n_layers; l++) {
             int32_t n;

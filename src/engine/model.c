@@ -52,7 +52,19 @@ static enum status reserve_scratch(struct model *model, struct error *err) {
             model->options.rows_max < LIMIT_OUT_ROWS ? model->options.rows_max : LIMIT_OUT_ROWS,
     };
     model->family->forward(model->weights, &measuring, &batch);
+    if (model->has_draft_head) {
+        measuring.scratch_used = 0;
+        struct tensor hidden = tensor_of(DT_F32, batch.n_rows, model->dim, NULL);
+        model->family->forward_draft(model->weights, &measuring, &batch, hidden);
+    }
     enum status status = exec_reserve(&model->exec, measuring.scratch_peak, err);
+    if (status == STATUS_OK && model->has_draft_head) {
+        size_t size = (size_t)batch.n_rows * (size_t)model->dim * sizeof(float);
+        model->draft_hidden = model->exec.backend->alloc(model->exec.device, size);
+        if (model->draft_hidden == NULL) {
+            status = error_set(err, STATUS_NO_MEMORY, "no room for the draft head's input");
+        }
+    }
     if (status == STATUS_OK && !model->exec.backend->is_host) {
         model->host_logits = mem_large((size_t)batch.n_out * (size_t)model->vocab * sizeof(float));
         if (model->host_logits == NULL) {
@@ -148,6 +160,9 @@ void model_close(struct model *model) {
         return;
     }
     bind_close(model);
+    if (model->draft_hidden != NULL) {
+        model->exec.backend->release(model->exec.device, model->draft_hidden);
+    }
     exec_close(&model->exec);
     mem_large_free(model->host_logits);
     tokenizer_close(model->tokenizer);
@@ -157,18 +172,36 @@ void model_close(struct model *model) {
     free(model);
 }
 
-static enum status run(struct model *model, const struct batch *batch, struct outputs *out,
-                       struct error *err) {
-    struct exec *x = &model->exec;
-    assert(batch->n_rows <= model->options.rows_max && batch->n_out <= LIMIT_OUT_ROWS);
-    x->scratch_used = 0;
+static void begin(struct exec *x, const struct batch *batch) {
     if (x->backend->begin != NULL) {
         x->backend->begin(x->device, batch);
     }
-    *out = model->family->forward(model->weights, x, batch);
+}
+
+/* A pass of the model, or of its draft head when `hidden` is not NULL. */
+static enum status run(struct model *model, const struct batch *batch, const struct tensor *hidden,
+                       struct outputs *out, struct error *err) {
+    struct exec *x = &model->exec;
+    assert(batch->n_rows <= model->options.rows_max && batch->n_out <= LIMIT_OUT_ROWS);
+    x->scratch_used = 0;
+    begin(x, batch);
+    *out = hidden == NULL ? model->family->forward(model->weights, x, batch)
+                          : model->family->forward_draft(model->weights, x, batch, *hidden);
     enum status status = x->backend->end != NULL ? x->backend->end(x->device, err) : STATUS_OK;
     x->scratch_used = 0;
+    model->hidden = out->hidden;
     return status;
+}
+
+/* Logits in host memory. */
+static const float *fetch_logits(struct model *model, struct tensor logits) {
+    const struct backend *backend = model->exec.backend;
+    if (backend->is_host) {
+        return logits.data;
+    }
+    backend->copy_out(model->exec.device, model->host_logits, logits.data,
+                      (size_t)logits.rows * (size_t)logits.cols * sizeof(float));
+    return model->host_logits;
 }
 
 struct nonfinite_search {
@@ -185,7 +218,8 @@ static void search_nonfinite(void *user, const char *name, int32_t layer, struct
     }
 }
 
-/* The same pass again (it writes the same bytes), looking after every step. */
+/* The same pass again, looking after every step.  (Recurrent states have moved on: its values are
+ * others, and as little finite.) */
 static enum status explain_nonfinite(struct model *model, const struct batch *batch,
                                      struct error *err) {
     struct nonfinite_search search = {.x = &model->exec};
@@ -194,7 +228,7 @@ static enum status explain_nonfinite(struct model *model, const struct batch *ba
     void *user = model->exec.trace_user;
     model->exec.trace = search_nonfinite;
     model->exec.trace_user = &search;
-    enum status status = run(model, batch, &out, err);
+    enum status status = run(model, batch, NULL, &out, err);
     model->exec.trace = trace;
     model->exec.trace_user = user;
     if (status != STATUS_OK) {
@@ -209,7 +243,7 @@ enum status model_forward(struct model *model, const struct batch *batch, const 
                           struct error *err) {
     struct outputs out;
     const struct backend *backend = model->exec.backend;
-    enum status status = run(model, batch, &out, err);
+    enum status status = run(model, batch, NULL, &out, err);
     if (status != STATUS_OK) {
         return status;
     }
@@ -218,11 +252,21 @@ enum status model_forward(struct model *model, const struct batch *batch, const 
         (batch->n_out > 0 && backend->has_nonfinite(model->exec.device, out.logits))) {
         return explain_nonfinite(model, batch, err);
     }
-    *logits = out.logits.data;
-    if (!backend->is_host) {
-        backend->copy_out(model->exec.device, model->host_logits, out.logits.data,
-                          (size_t)batch->n_out * (size_t)model->vocab * sizeof(float));
-        *logits = model->host_logits;
-    }
+    *logits = fetch_logits(model, out.logits);
     return STATUS_OK;
+}
+
+enum status model_draft(struct model *model, const struct batch *batch, const int32_t *hidden_rows,
+                        const float **logits, struct error *err) {
+    struct outputs out;
+    struct exec *x = &model->exec;
+    struct tensor hidden = tensor_of(DT_F32, batch->n_rows, model->dim, model->draft_hidden);
+    const struct batch chosen = {.out_rows = hidden_rows, .n_out = batch->n_rows};
+    begin(x, &chosen);
+    x->backend->gather_out(x->device, hidden, model->hidden, &chosen);
+    enum status status = run(model, batch, &hidden, &out, err);
+    if (status == STATUS_OK) {
+        *logits = fetch_logits(model, out.logits);
+    }
+    return status;
 }

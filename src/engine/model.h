@@ -41,12 +41,16 @@ struct model {
     double temperature, top_p, min_p;  // defaults of generation_config.json; see model.c
     int32_t top_k;
 
+    bool has_draft_head;  // for multi-token prediction: model_draft() works
+
     size_t page_size, fixed_size;  // of a session's state: per PAGE_TOKENS tokens, and once
     size_t weights_size;           // bytes the backend holds or maps
     void **owned;                  // large memory: rows put in order, --quant
     int32_t n_owned;
-    float *host_logits;  // [LIMIT_OUT_ROWS, vocab] for backends whose memory is not the host's
-    char digest[65];     // weights, config, quant, acts, cache format, contract
+    struct tensor hidden;  // of the last pass, in scratch; see model_draft()
+    float *draft_hidden;   // [rows_max, dim] in backend memory; NULL without a draft head
+    float *host_logits;    // [LIMIT_OUT_ROWS, vocab] for backends whose memory is not the host's
+    char digest[65];       // weights, config, quant, acts, cache format, contract
     char template_digest[65];
 };
 
@@ -61,3 +65,8 @@ void model_close(struct model *model);
  * layer and op where that happened. */
 MUST_CHECK enum status model_forward(struct model *model, const struct batch *batch,
                                      const float **logits, struct error *err);
+/* One pass of the draft head (see family.h).  Row i takes row `hidden_rows[i]` of the last pass:
+ * of the model's, or of this function's, to draft one token further. */
+MUST_CHECK enum status model_draft(struct model *model, const struct batch *batch,
+                                   const int32_t *hidden_rows, const float **logits,
+                                   struct error *err);

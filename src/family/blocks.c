@@ -22,7 +22,7 @@ enum status block_finish_heads(const char *family, int32_t dim, int32_t n_heads,
         return error_set(err, STATUS_UNSUPPORTED, "%s: %d heads of %d dimensions", family,
                          (int)n_heads, (int)*head_dim);
     }
-    if (rope->part != 1) {
+    if (rope->part != 0 && rope->part != 1) {
         return error_set(err, STATUS_UNSUPPORTED, "%s: a partial_rotary_factor of %g", family,
                          rope->part);
     }

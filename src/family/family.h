@@ -67,7 +67,7 @@ struct rope_config {
     enum rope_kind kind;
     double factor, low_freq_factor, high_freq_factor;
     double original_context;
-    double part;  // partial_rotary_factor: how much of a head is rotated; 1 when absent
+    double part;  // partial_rotary_factor: how much of a head is rotated; 0 when absent
     double beta_fast, beta_slow, mscale, mscale_all_dim, attention_factor;  // yarn; 0: absent
     bool truncate;
     const float *divisors;  // [dims / 2] or NULL: GGUF's rope_freqs, each frequency over its own
@@ -75,7 +75,7 @@ struct rope_config {
 
 struct outputs {
     struct tensor logits;  // [batch->n_out, vocab]
-    struct tensor hidden;  // [batch->n_out, dim]: what the head multiplied (after the final norm)
+    struct tensor hidden;  // [batch->n_rows, dim]: after the final norm, what the head multiplies
     struct tensor stream;  // [batch->n_rows, dim]: the residual stream after the last layer
 };
 
@@ -104,10 +104,19 @@ struct family {
     int32_t n_weights;
     /* Of one layer; hybrids choose by layer. */
     const struct weight_spec *(*layer_weights)(const void *config, int32_t layer, int32_t *n);
+    /* Of the head for multi-token prediction; left out when its first tensor is not there. */
+    const struct weight_spec *draft_weights;  // NULL: the family has none
+    int32_t n_draft_weights;
+    size_t n_draft_layers_at;  // int32_t field of the config; 0: this checkpoint has none
     /* Fills `out` (room for LIMIT_SLOTS) and returns how many slots the model has. */
     int32_t (*slots)(const void *config, struct slot_request *out);
     /* The equations. */
     struct outputs (*forward)(const void *model, struct exec *x, const struct batch *batch);
+    /* A guess at the token after next.  Row i stands at its position p, holds the token at p + 1
+     * and `hidden` of p: of the model (outputs.hidden), or of the draft row before it.  Its logits
+     * are of the token at p + 2. */
+    struct outputs (*forward_draft)(const void *model, struct exec *x, const struct batch *batch,
+                                    struct tensor hidden);
 };
 
 /* The list, NULL-terminated: one line a family in registry.c. */

@@ -151,11 +151,11 @@ static struct outputs forward(const void *model, struct exec *x, const struct ba
         op_trace(x, "layer", l, s);
         exec_release(x, mark);
     }
-    struct tensor hidden = op_rms_norm(x, op_gather_out(x, s, b), &m->final_norm, eps);
+    struct tensor hidden = op_rms_norm(x, s, &m->final_norm, eps);
     op_trace(x, "final", -1, hidden);
     return (struct outputs){
         .hidden = hidden,
-        .logits = op_matmul(x, hidden, &m->head),
+        .logits = op_matmul(x, op_gather_out(x, hidden, b), &m->head),
         .stream = s,
     };
 }

@@ -6,10 +6,12 @@
 
 extern const struct family family_llama;
 extern const struct family family_qwen3;
+extern const struct family family_qwen3_5;
 
 const struct family *const families[] = {
     &family_llama,
     &family_qwen3,
+    &family_qwen3_5,
     NULL,
 };
 

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { WIDTH = 16, TAPS_MAX = 16, VALUES_MIN = 4096 };
+enum { WIDTH = 16, VALUES_MIN = 4096 };
 
 struct recur_job {
     const struct cpu_kernels *kernels;
@@ -54,7 +54,7 @@ struct conv_block {
     const struct span *span;
     int32_t at, n;  // channels
     int32_t n_taps;
-    float window[TAPS_MAX * WIDTH], kernel[TAPS_MAX * WIDTH], bias[WIDTH];
+    float window[LIMIT_TAPS * WIDTH], kernel[LIMIT_TAPS * WIDTH], bias[WIDTH];
 };
 
 static void conv_rows(struct conv_block *b, float *y, int32_t y_stride, const float *x,
@@ -121,7 +121,7 @@ static void conv_items(void *context, int32_t first, int32_t end, int32_t worker
 
 void cpu_conv(void *device, struct tensor y, struct tensor a, const struct weight *kernel,
               const struct recurrent_slot *slot, const struct batch *batch) {
-    assert(kernel->t.rows <= TAPS_MAX);
+    assert(kernel->t.rows <= LIMIT_TAPS);
     struct recur_job job = {
         .y = y,
         .v = a,

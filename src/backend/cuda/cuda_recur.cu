@@ -4,8 +4,9 @@
  */
 #include "activations.h"
 #include "cuda_kernels.h"
+#include "limits.h"
 
-enum { CONV_THREADS = 128, TAPS_MAX = 16, COLUMNS = 32 };
+enum { CONV_THREADS = 128, COLUMNS = 32 };
 
 static __device__ float *state_of(const struct cuda_span *span, const struct cuda_recurrent *slot) {
     return (float *)((unsigned char *)span->fixed + slot->offset);
@@ -41,7 +42,7 @@ static __global__ void conv_kernel(struct cuda_conv c, const struct cuda_span *s
         return;
     }
     const float *kernel = c.kernel + channel;
-    float *state = state_of(span, &c.slot) + channel, window[TAPS_MAX];
+    float *state = state_of(span, &c.slot) + channel, window[LIMIT_TAPS];
     float bias = c.bias != NULL ? c.bias[channel] : 0.0f;
     for (int32_t j = 0; j + 1 < c.n_taps; j++) {
         window[j] = state[(size_t)j * c.channels];

@@ -8,6 +8,7 @@
 
 #include "activations.h"
 #include "arena.h"
+#include "limits.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,13 +32,11 @@ static float conv_step(float *window, float x, const struct weight *kernel, int3
     return canon_silu(sum);
 }
 
-enum { TAPS_MAX = 16 };
-
 static void conv_channel(struct tensor y, struct tensor a, const struct weight *kernel,
                          const struct recurrent_slot *slot, const struct span *span,
                          int32_t channel) {
     int32_t n_past = kernel->t.rows - 1;
-    float window[TAPS_MAX];
+    float window[LIMIT_TAPS];
     float *state = recurrent_state(span->fixed, slot) + channel;
     for (int32_t j = 0; j < n_past; j++) {
         window[j] = state[(size_t)j * (size_t)a.cols];
@@ -62,7 +61,7 @@ static void conv_channel(struct tensor y, struct tensor a, const struct weight *
 void ref_conv(void *device, struct tensor y, struct tensor a, const struct weight *kernel,
               const struct recurrent_slot *slot, const struct batch *batch) {
     (void)device;
-    assert(kernel->t.rows <= TAPS_MAX);
+    assert(kernel->t.rows <= LIMIT_TAPS);
     for (int32_t s = 0; s < batch->n_spans; s++) {
         const struct span *span = &batch->spans[s];
         for (int32_t c = 0; c < a.cols; c++) {
