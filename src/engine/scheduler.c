@@ -6,6 +6,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+enum { DROP_BATCH = 16 };  // waiting requests dropped between two passes
 
 /* `lock` guards the queue, the flags and the counters; everything else is the thread's. */
 struct scheduler {
@@ -22,6 +25,7 @@ struct scheduler {
     struct state_pool pool;
     struct session *sessions[LIMIT_SESSIONS];
     int32_t n_sessions;
+    struct session *ready[LIMIT_SESSIONS];  // those in the next pass
     struct pass_costs costs;
     struct plan plan;
 };
@@ -84,6 +88,25 @@ static void drop_cancelled(struct scheduler *sc, bool all) {
     }
 }
 
+/* Those whose client left while they waited make room for others at once. */
+static void drop_waiting(struct scheduler *sc) {
+    struct stream *left[DROP_BATCH];
+    int32_t n_left = 0, n_kept = 0;
+    pthread_mutex_lock(&sc->lock);
+    for (int32_t i = 0; i < sc->n_queued; i++) {
+        if (n_left < DROP_BATCH && stream_is_cancelled(sc->queue[i])) {
+            left[n_left++] = sc->queue[i];
+        } else {
+            sc->queue[n_kept++] = sc->queue[i];
+        }
+    }
+    sc->n_queued = n_kept;
+    pthread_mutex_unlock(&sc->lock);
+    for (int32_t i = 0; i < n_left; i++) {
+        end_stream(sc, left[i], NULL);
+    }
+}
+
 /* ---- admission ------------------------------------------------------------------------------ */
 
 static struct stream *queue_first(struct scheduler *sc) {
@@ -113,11 +136,6 @@ static void admit(struct scheduler *sc) {
     while (sc->n_sessions < sc->options.parallel_max && (stream = queue_first(sc)) != NULL) {
         struct session *session = NULL;
         struct error err = {0};
-        if (stream_is_cancelled(stream)) {
-            queue_drop_first(sc);
-            end_stream(sc, stream, NULL);
-            continue;
-        }
         enum status status =
             session_open(&session, sc->model, &sc->pool, stream,
                          drafter_for(sc, stream_request(stream)), sc->options.context_max, &err);
@@ -184,10 +202,28 @@ static void rotate(struct scheduler *sc) {
     }
 }
 
+/* The sessions whose readers keep up.  The others wait, with all they hold, until they are read:
+ * what is not yet sent stays bounded. */
+static int32_t find_ready(struct scheduler *sc) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < sc->n_sessions; i++) {
+        if (!stream_is_behind(sc->sessions[i]->stream)) {
+            sc->ready[n++] = sc->sessions[i];
+        }
+    }
+    return n;
+}
+
 static void run_pass(struct scheduler *sc) {
+    static const struct timespec nap = {.tv_nsec = 2000000};
     struct error err = {0};
     const float *logits = NULL;
-    plan_pass(&sc->plan, sc->sessions, sc->n_sessions, &sc->options.limits, &sc->costs);
+    int32_t n_ready = find_ready(sc);
+    if (n_ready == 0 && sc->n_sessions > 0) {
+        nanosleep(&nap, NULL);
+        return;
+    }
+    plan_pass(&sc->plan, sc->ready, n_ready, &sc->options.limits, &sc->costs);
     if (sc->plan.batch.n_rows > 0) {
         double start = clock_ms();
         enum status status = model_forward(sc->model, &sc->plan.batch, &logits, &err);
@@ -222,6 +258,7 @@ static void *scheduler_main(void *user) {
     struct stream *stream;
     while (wait_for_work(sc)) {
         drop_cancelled(sc, false);
+        drop_waiting(sc);
         admit(sc);
         run_pass(sc);
     }

@@ -2,6 +2,7 @@
 #include "stream.h"
 
 #include "clock.h"
+#include "limits.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -23,7 +24,7 @@ struct stream {
     struct stream_item *lent;  // the event the reader holds
     struct request *request;
     double submitted_ms;
-    int32_t n_owners;
+    int32_t n_owners, n_unread;
     bool is_cancelled;
 };
 
@@ -88,6 +89,7 @@ void stream_put(struct stream *stream, const struct event *event) {
     pthread_mutex_lock(&stream->lock);
     *stream->last = item;
     stream->last = &item->next;
+    stream->n_unread++;
     pthread_cond_signal(&stream->filled);
     pthread_mutex_unlock(&stream->lock);
 }
@@ -118,6 +120,7 @@ const struct event *stream_next(struct stream *stream, int32_t timeout_ms) {
     if (stream->first != NULL) {
         stream->first = stream->first->next;
         stream->last = stream->first != NULL ? stream->last : &stream->first;
+        stream->n_unread--;
     }
     pthread_mutex_unlock(&stream->lock);
     return stream->lent != NULL ? &stream->lent->event : NULL;
@@ -134,6 +137,13 @@ bool stream_is_cancelled(struct stream *stream) {
     bool is_cancelled = stream->is_cancelled;
     pthread_mutex_unlock(&stream->lock);
     return is_cancelled;
+}
+
+bool stream_is_behind(struct stream *stream) {
+    pthread_mutex_lock(&stream->lock);
+    bool is_behind = stream->n_unread >= LIMIT_UNREAD;
+    pthread_mutex_unlock(&stream->lock);
+    return is_behind;
 }
 
 void stream_release(struct stream *stream) {

@@ -12,6 +12,8 @@ struct stream *stream_open_take(struct request *request);
 void stream_give_back(struct stream *stream);
 struct request *stream_request(struct stream *stream);
 bool stream_is_cancelled(struct stream *stream);
+/* LIMIT_UNREAD events wait for the reader: the session should, too. */
+bool stream_is_behind(struct stream *stream);
 double stream_submitted_ms(const struct stream *stream);
 
 /* The scheduler's side.  What the event points to is copied. */

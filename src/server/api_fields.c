@@ -287,6 +287,9 @@ enum status api_fields_read(struct api_fields *out, enum api_kind kind, const st
     out->ignores_eos = boolean(&r, "ignore_eos", false);
     out->is_stream = boolean(&r, "stream", false);
     out->includes_usage = json_bool(json_get(get(&r, "stream_options"), "include_usage"), false);
+    if (get(&r, "stream_options") != NULL && !out->is_stream) {
+        fail(&r, "stream_options", "only goes with stream: true");
+    }
     if (get(&r, "draft") != NULL) {
         out->drafts = boolean(&r, "draft", true) ? DRAFTS_ON : DRAFTS_OFF;
     }

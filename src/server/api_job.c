@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { WAIT_MS = 100, KEEP_ALIVE_MS = 10000 };
+enum { WAIT_MS = 100, KEEP_ALIVE_MS = 10000, PIECE_BYTES = 1 << 16 };
 
 struct choice {
     struct stream *stream;
@@ -218,28 +218,42 @@ static void job_free(struct job *job) {
 
 /* ---- the whole reply ------------------------------------------------------------------------ */
 
-/* Every choice's events; false when one failed (`failure` says why) or the client left. */
+/* One event of a choice, if it comes in time; false when the choice failed. */
+static bool gather_one(struct job *job, struct choice *c, int32_t wait_ms, struct error *failure) {
+    const struct event *event = stream_next(c->stream, wait_ms);
+    if (event == NULL) {
+        return true;
+    }
+    if (event->kind == EVENT_FAILED) {
+        *failure = event->error;
+        return false;
+    }
+    keep_tokens(job, c, event, (int64_t)c->text.size);
+    buffer_append(&c->text, event->text, event->text_size);
+    if (event->kind == EVENT_DONE) {
+        finish_choice(job, c, event);
+    }
+    return true;
+}
+
+/* Every choice's events, in turns; false when one failed (`failure` says why) or the client left,
+ * which is looked for in every turn: nothing more is computed for nobody. */
 static bool gather(struct job *job, struct error *failure) {
-    for (int32_t i = 0; i < job->n_choices; i++) {
-        struct choice *c = &job->choices[i];
-        while (!c->is_done) {
-            const struct event *event = stream_next(c->stream, WAIT_MS);
-            if (event == NULL && http_client_left(job->x)) {
-                error_set(failure, STATUS_CANCELLED, "the client left");
-                return false;
-            }
-            if (event == NULL) {
+    while (job->n_done < job->n_choices) {
+        int32_t wait_ms = WAIT_MS;
+        if (http_client_left(job->x)) {
+            error_set(failure, STATUS_CANCELLED, "the client left");
+            return false;
+        }
+        for (int32_t i = 0; i < job->n_choices; i++) {
+            struct choice *c = &job->choices[i];
+            if (c->is_done) {
                 continue;
             }
-            if (event->kind == EVENT_FAILED) {
-                *failure = event->error;
+            if (!gather_one(job, c, wait_ms, failure)) {
                 return false;
             }
-            keep_tokens(job, c, event, (int64_t)c->text.size);
-            buffer_append(&c->text, event->text, event->text_size);
-            if (event->kind == EVENT_DONE) {
-                finish_choice(job, c, event);
-            }
+            wait_ms = 0;
         }
     }
     return true;
@@ -448,11 +462,10 @@ static void poll_choices(struct buffer *out, struct job *job) {
         }
         const struct event *event = stream_next(c->stream, has_waited ? 0 : WAIT_MS);
         has_waited = true;
-        for (; event != NULL; event = c->is_done ? NULL : stream_next(c->stream, 0)) {
+        while (event != NULL) {
             send_event(out, job, i, event);
-            if (job->has_failed) {
-                return;
-            }
+            bool goes_on = !job->has_failed && !c->is_done && out->size < PIECE_BYTES;
+            event = goes_on ? stream_next(c->stream, 0) : NULL;
         }
     }
 }
@@ -470,10 +483,11 @@ static bool next_piece(void *user, struct buffer *out) {
         poll_choices(out, job);
     }
     double now = clock_ms();
+    if (http_client_left(job->x)) {
+        return false;
+    }
     if (out->size > 0) {
         job->last_sent_ms = now;
-    } else if (http_client_left(job->x)) {
-        return false;
     } else if (now - job->last_sent_ms > KEEP_ALIVE_MS) {
         buffer_text(out, ": keep-alive\n\n");
         job->last_sent_ms = now;
