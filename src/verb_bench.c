@@ -77,7 +77,7 @@ static double read_gbps(const uint64_t *words, int32_t n_threads) {
 
 struct runner {
     struct model *model;
-    struct state_pool pool;
+    struct page_pool pool;
     struct state state;
     int32_t *ids, *positions;
 };
@@ -218,13 +218,13 @@ static enum status run_bench(const struct args *args, struct model *model, struc
     long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
     int32_t n_threads = args->threads > 0 ? args->threads : (int32_t)n_cores;
     int32_t n_rounds = args->repeat < 1 ? 1 : args->repeat > ROUNDS_MAX ? ROUNDS_MAX : args->repeat;
-    state_pool_init(&r.pool, model, n_tokens / PAGE_TOKENS + 2);
+    page_pool_init(&r.pool, model, n_tokens / PAGE_TOKENS + 2);
     r.ids = mem_zero((size_t)n_tokens, sizeof *r.ids);
     r.positions = mem_zero(LIMIT_ROWS, sizeof *r.positions);
     for (int32_t i = 0; i < n_tokens; i++) {
         r.ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)model->vocab);
     }
-    enum status status = state_open(&r.state, &r.pool, n_tokens, err);
+    enum status status = state_open(&r.state, &r.pool, n_tokens, NULL, err);
     if (status == STATUS_OK && words == NULL) {
         status = error_set(err, STATUS_NO_MEMORY, "bench: no room to measure reading");
     }
@@ -238,7 +238,7 @@ static enum status run_bench(const struct args *args, struct model *model, struc
         print_results(args, model, results);
     }
     state_close(&r.state);
-    state_pool_free(&r.pool);
+    page_pool_free(&r.pool);
     free(r.ids);
     free(r.positions);
     mem_large_free(words);

@@ -101,7 +101,7 @@ static struct model *open_model(const char *family, struct model_options options
 /* One session whose passes the test makes itself. */
 struct timeline {
     struct model *model;
-    struct state_pool pool;
+    struct page_pool pool;
     struct state state;
     int32_t ids[TOKENS_MAX], positions[TOKENS_MAX], rows[TOKENS_MAX];
     int32_t n_computed;
@@ -111,8 +111,8 @@ static struct timeline *timeline_open(struct model *model) {
     struct timeline *t = mem_zero(1, sizeof *t);
     struct error err = {0};
     t->model = model;
-    state_pool_init(&t->pool, model, TOKENS_MAX / PAGE_TOKENS);
-    CHECK_OK(state_open(&t->state, &t->pool, TOKENS_MAX, &err), err);
+    page_pool_init(&t->pool, model, TOKENS_MAX / PAGE_TOKENS);
+    CHECK_OK(state_open(&t->state, &t->pool, TOKENS_MAX, NULL, &err), err);
     for (int32_t i = 0; i < TOKENS_MAX; i++) {
         t->positions[i] = t->rows[i] = i;
     }
@@ -121,7 +121,7 @@ static struct timeline *timeline_open(struct model *model) {
 
 static void timeline_close(struct timeline *t) {
     state_close(&t->state);
-    state_pool_free(&t->pool);
+    page_pool_free(&t->pool);
     free(t);
 }
 

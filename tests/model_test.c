@@ -131,12 +131,12 @@ END
     /* One logit of the last of `n` tokens, computed one by one. */
     static float
     last_logit(struct model *model, int32_t n) {
-    struct state_pool pool;
+    struct page_pool pool;
     struct state state;
     struct error err = {0};
     float value = 0;
-    state_pool_init(&pool, model, 1);
-    CHECK_OK(state_open(&state, &pool, n, &err), err);
+    page_pool_init(&pool, model, 1);
+    CHECK_OK(state_open(&state, &pool, n, NULL, &err), err);
     CHECK_OK(state_grow(&state, n, &err), err);
     for (int32_t pos = 0; pos < n; pos++) {
         const float *logits = NULL;
@@ -147,7 +147,7 @@ END
         value = logits[5];
     }
     state_close(&state);
-    state_pool_free(&pool);
+    page_pool_free(&pool);
     return value;
 }
 
@@ -197,13 +197,13 @@ END
 static void check_poison(int32_t n_out) {
     struct copy copy = poisoned_copy();
     struct model *model = NULL;
-    struct state_pool pool;
+    struct page_pool pool;
     struct state state;
     struct error err = {0};
     CHECK_OK(open_copy(&copy, &model, &err), err);
     remove_copy(&copy);
-    state_pool_init(&pool, model, 1);
-    CHECK_OK(state_open(&state, &pool, 2, &err), err);
+    page_pool_init(&pool, model, 1);
+    CHECK_OK(state_open(&state, &pool, 2, NULL, &err), err);
     CHECK_OK(state_grow(&state, 2, &err), err);
 
     const float *logits = NULL;
@@ -216,7 +216,7 @@ static void check_poison(int32_t n_out) {
     ids[0] = 7;  // and the model still works
     CHECK_OK(model_forward(model, &batch, &logits, &err), err);
     state_close(&state);
-    state_pool_free(&pool);
+    page_pool_free(&pool);
     model_close(model);
 }
 

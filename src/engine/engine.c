@@ -47,7 +47,10 @@ static enum status size_state(struct engine *engine, const struct engine_options
         return error_set(err, STATUS_BAD_INPUT, "a context of %d tokens: the model was made for %d",
                          (int)options->context_max, (int)model->context_max);
     }
-    int64_t n_useful = (int64_t)pages_for(wanted) * out->parallel_max;
+    /* What is not asked for is taken only as far as running sessions can need it; a budget that was
+     * given is used up to its end, for sessions that are over. */
+    int64_t n_useful = options->state_budget > 0 ? INT32_MAX / PAGE_TOKENS
+                                                 : (int64_t)pages_for(wanted) * out->parallel_max;
     n_pages = n_pages < n_useful ? n_pages : n_useful;
     int64_t fits = n_pages * PAGE_TOKENS - LIMIT_DRAFT;
     if (fits < 1 || (options->context_max > 0 && fits < wanted)) {

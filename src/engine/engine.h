@@ -41,6 +41,7 @@ struct request {
     bool keeps_special;    // special tokens appear in the text
     int32_t top_logprobs;  // -1: no logprobs; 0 to LIMIT_TOP_LOGPROBS
     enum request_drafts drafts;
+    const char *namespace;  // whose kept states it may use, and adds to; NULL: the common one
 };
 
 enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR };
@@ -54,6 +55,12 @@ struct draft_stats {
     int32_t rounds, drafted, accepted, rows_min, rows_max;
 };
 
+/* Where the prompt's tokens came from. */
+struct cache_use {
+    int32_t n_memory, n_disk;  // not computed again
+    int32_t first_new;         // the first token that no kept state has; -1: all were there
+};
+
 /* The proof of a reply: README, "Receipts".  Hex strings are SHA-256. */
 struct receipt {
     char prompt_sha256[65], tokens_sha256[65], witness[65];
@@ -61,6 +68,7 @@ struct receipt {
     struct usage usage;
     enum finish finish;
     struct draft_stats drafts;
+    struct cache_use cache;
 };
 
 struct timings {
@@ -125,7 +133,8 @@ void engine_drain(struct engine *engine);
 
 struct engine_counters {
     int64_t n_requests, n_finished, n_cancelled, n_failed;
-    int64_t n_prompt_tokens, n_completion_tokens, n_passes, n_rows, n_drafted, n_accepted;
+    int64_t n_prompt_tokens, n_cached_tokens, n_completion_tokens, n_passes, n_rows, n_drafted,
+        n_accepted;
     int32_t n_running, n_waiting;
 };
 struct engine_counters engine_counters(struct engine *engine);

@@ -22,7 +22,7 @@ struct scheduler {
     bool is_stopping, is_draining;
     struct engine_counters counters;
 
-    struct state_pool pool;
+    struct page_pool pool;
     struct session *sessions[LIMIT_SESSIONS];
     int32_t n_sessions;
     struct session *ready[LIMIT_SESSIONS];  // those in the next pass
@@ -41,13 +41,15 @@ static void count(struct scheduler *sc, int64_t *counter, int64_t n) {
 static void end_session(struct scheduler *sc, int32_t i, const struct error *err) {
     struct session *s = sc->sessions[i];
     struct stream *stream = s->stream;
+    int32_t n_cached = s->receipt.cache.n_memory + s->receipt.cache.n_disk;
     pthread_mutex_lock(&sc->lock);
     struct engine_counters *c = &sc->counters;
     *(err != NULL                     ? &c->n_failed
       : s->finish == FINISH_CANCELLED ? &c->n_cancelled
                                       : &c->n_finished) += 1;
     c->n_prompt_tokens +=
-        s->n_computed < s->request->n_prompt ? s->n_computed : s->request->n_prompt;
+        (s->n_computed < s->request->n_prompt ? s->n_computed : s->request->n_prompt) - n_cached;
+    c->n_cached_tokens += n_cached;
     c->n_completion_tokens += s->n_known - s->request->n_prompt;
     c->n_drafted += s->receipt.drafts.drafted;
     c->n_accepted += s->receipt.drafts.accepted;
@@ -188,6 +190,7 @@ static void fail_pass(struct scheduler *sc, const struct error *err) {
     for (int32_t i = 0; i < sc->plan.n_parts; i++) {
         int32_t at = index_of(sc, sc->plan.parts[i].session);
         sc->sessions[at]->finish = FINISH_ERROR;
+        state_spoil(&sc->sessions[at]->state);
         end_session(sc, at, err);
     }
 }
@@ -276,7 +279,7 @@ struct scheduler *scheduler_open(struct model *model, const struct scheduler_opt
     struct scheduler *sc = mem_zero(1, sizeof *sc);
     sc->model = model;
     sc->options = *options;
-    state_pool_init(&sc->pool, model, options->n_pages);
+    page_pool_init(&sc->pool, model, options->n_pages);
     pthread_mutex_init(&sc->lock, NULL);
     pthread_cond_init(&sc->filled, NULL);
     int failed = pthread_create(&sc->thread, NULL, scheduler_main, sc);
@@ -294,7 +297,7 @@ void scheduler_close(struct scheduler *sc) {
     pthread_cond_signal(&sc->filled);
     pthread_mutex_unlock(&sc->lock);
     pthread_join(sc->thread, NULL);
-    state_pool_free(&sc->pool);
+    page_pool_free(&sc->pool);
     pthread_cond_destroy(&sc->filled);
     pthread_mutex_destroy(&sc->lock);
     free(sc);

@@ -51,7 +51,7 @@ static enum status score_pass(struct model *model, struct state *state, const in
 enum status score_tokens(struct model *model, const int32_t *ids, int32_t n_ids,
                          const struct score_options *options, score_row_fn row, void *user,
                          struct error *err) {
-    struct state_pool pool;
+    struct page_pool pool;
     struct state state;
     int32_t chunk = options->chunk > 0 ? options->chunk : model->options.rows_max;
     chunk = chunk > model->options.rows_max ? model->options.rows_max : chunk;
@@ -61,8 +61,8 @@ enum status score_tokens(struct model *model, const int32_t *ids, int32_t n_ids,
     if (status != STATUS_OK) {
         return status;
     }
-    state_pool_init(&pool, model, n_ids / PAGE_TOKENS + 1);
-    status = state_open(&state, &pool, n_ids, err);
+    page_pool_init(&pool, model, n_ids / PAGE_TOKENS + 1);
+    status = state_open(&state, &pool, n_ids, NULL, err);
     for (int32_t first = 0; first < n_ids && status == STATUS_OK; first += chunk) {
         const float *logits = NULL;
         int32_t n = n_ids - first < chunk ? n_ids - first : chunk;
@@ -72,6 +72,6 @@ enum status score_tokens(struct model *model, const int32_t *ids, int32_t n_ids,
         }
     }
     state_close(&state);
-    state_pool_free(&pool);
+    page_pool_free(&pool);
     return status;
 }

@@ -25,7 +25,7 @@ static int32_t tokens_max(const struct request *request, int32_t context_max) {
     return request->n_prompt + n;
 }
 
-enum status session_open(struct session **out, struct model *model, struct state_pool *pool,
+enum status session_open(struct session **out, struct model *model, struct page_pool *pool,
                          struct stream *stream, const struct drafter_kind *drafter,
                          int32_t context_max, struct error *err) {
     const struct request *request = stream_request(stream);
@@ -34,8 +34,13 @@ enum status session_open(struct session **out, struct model *model, struct state
     s->stream = stream;
     s->request = request;
     s->n_tokens_max = tokens_max(request, context_max);
+    const struct prefix prefix = {
+        .root = page_root(model->digest, request->namespace != NULL ? request->namespace : ""),
+        .ids = request->prompt,
+        .n_ids = request->n_prompt - 1,  // the last row is computed: its logits are wanted
+    };
     /* Draft rows may reach past the last token that is kept. */
-    enum status status = state_open(&s->state, pool, s->n_tokens_max + LIMIT_DRAFT, err);
+    enum status status = state_open(&s->state, pool, s->n_tokens_max + LIMIT_DRAFT, &prefix, err);
     if (status != STATUS_OK) {
         free(s);
         return status;
@@ -51,6 +56,9 @@ enum status session_open(struct session **out, struct model *model, struct state
     s->ids = mem_zero((size_t)s->n_tokens_max + 1, sizeof *s->ids);
     memcpy(s->ids, request->prompt, (size_t)request->n_prompt * sizeof *s->ids);
     s->n_known = request->n_prompt;
+    s->n_computed = s->state.n_settled;
+    s->receipt.cache.n_memory = s->n_computed;
+    s->receipt.cache.first_new = s->n_computed < prefix.n_ids ? s->n_computed : -1;
     buffer_init(&s->text, TEXT_MAX);
     s->tokens_hash = sha256_open();
     s->witness = sha256_open();
@@ -191,6 +199,7 @@ void session_take(struct session *s, int32_t n_rows, const float *logits) {
     s->n_computed += n_rows;
     s->n_replay = 0;
     if (logits == NULL) {
+        state_settle(&s->state, s->ids, s->n_computed);
         struct event event = {.kind = EVENT_PREFILL, .text = "", .n_done = s->n_computed};
         stream_put(s->stream, &event);
         return;
@@ -210,6 +219,7 @@ void session_take(struct session *s, int32_t n_rows, const float *logits) {
         }
     }
     s->n_computed = s->n_known - 1;
+    state_settle(&s->state, s->ids, s->n_computed);
     s->n_replay = n_tokens - 1;
     count_drafts(s, n_tokens - 1);
     if (s->drafter != NULL) {
@@ -232,6 +242,7 @@ void session_end(struct session *s, const struct error *err) {
     s->receipt.finish = s->finish;
     s->receipt.usage = (struct usage){
         .n_prompt = s->request->n_prompt,
+        .n_cached = s->receipt.cache.n_memory + s->receipt.cache.n_disk,
         .n_completion = s->n_known - s->request->n_prompt,
     };
     struct event event = {

@@ -46,7 +46,7 @@ struct session {
 
 /* Reserves everything the session can need: STATUS_BUSY to try again later. */
 MUST_CHECK enum status session_open(struct session **out, struct model *model,
-                                    struct state_pool *pool, struct stream *stream,
+                                    struct page_pool *pool, struct stream *stream,
                                     const struct drafter_kind *drafter, int32_t context_max,
                                     struct error *err);
 void session_close(struct session *session);

@@ -59,6 +59,8 @@ void api_metrics(struct server *server, struct http_exchange *x) {
         {"requests_cancelled_total", "counter", "replies whose client left", (double)c.n_cancelled},
         {"requests_failed_total", "counter", "replies that failed", (double)c.n_failed},
         {"prompt_tokens_total", "counter", "prompt tokens computed", (double)c.n_prompt_tokens},
+        {"cached_tokens_total", "counter", "prompt tokens not computed again",
+         (double)c.n_cached_tokens},
         {"completion_tokens_total", "counter", "tokens drawn", (double)c.n_completion_tokens},
         {"passes_total", "counter", "passes through the model", (double)c.n_passes},
         {"rows_total", "counter", "rows of all passes", (double)c.n_rows},

@@ -1,6 +1,8 @@
 /* receipt.c - receipts as JSON. */
 #include "receipt.h"
 
+#include <stdio.h>
+
 const char *finish_name(enum finish finish) {
     static const char *const names[] = {
         [FINISH_NONE] = "none",           [FINISH_STOP] = "stop",   [FINISH_LENGTH] = "length",
@@ -35,6 +37,26 @@ static void put_drafts(struct json_writer *w, const struct draft_stats *d) {
     json_close_object(w);
 }
 
+/* What was not computed again, and why the rest was. */
+static void put_cache(struct json_writer *w, const struct receipt *receipt) {
+    const struct cache_use *c = &receipt->cache;
+    char reason[100];
+    json_put_key(w, "cache");
+    json_open_object(w);
+    json_pair_int(w, "memory", c->n_memory);
+    json_pair_int(w, "disk", c->n_disk);
+    json_pair_int(w, "recomputed", receipt->usage.n_prompt - receipt->usage.n_cached);
+    json_put_key(w, "reason");
+    if (c->first_new < 0) {
+        json_put_null(w);
+    } else {
+        snprintf(reason, sizeof reason, "no kept state goes on with the prompt's token %d",
+                 (int)c->first_new);
+        json_put_string(w, reason);
+    }
+    json_close_object(w);
+}
+
 void receipt_put_json(struct json_writer *w, const struct engine *engine,
                       const struct receipt *receipt) {
     const struct model *model = engine_model(engine);
@@ -54,11 +76,7 @@ void receipt_put_json(struct json_writer *w, const struct engine *engine,
     json_pair_string(w, "finish_reason", finish_name(receipt->finish));
     json_pair_string(w, "witness", receipt->witness);
     put_drafts(w, &receipt->drafts);
-    json_put_key(w, "cache");
-    json_open_object(w);
-    json_pair_int(w, "prefix_tokens", receipt->usage.n_cached);
-    json_pair_string(w, "source", receipt->usage.n_cached > 0 ? "memory" : "none");
-    json_close_object(w);
+    put_cache(w, receipt);
     json_put_key(w, "execution");
     json_open_object(w);
     json_pair_string(w, "build", BUILD_ID);
