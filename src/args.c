@@ -59,8 +59,20 @@ static const struct flag {
     {ARGS_SERVE, ARG_INT, "--parallel", NULL, "N", AT(parallel), "sessions that run at once"},
     {ARGS_SERVE, ARG_INT, "--context", NULL, "N", AT(context), "most tokens of a session"},
     {ARGS_SERVE, ARG_TEXT, "--state-dir", NULL, "DIR", AT(state_dir), "where states are kept"},
-    {ARGS_SERVE, ARG_TEXT, "--api-key-file", NULL, "FILE", AT(api_key_file),
-     "accept only the keys in FILE, one a line"},
+    {ARGS_SERVE, ARG_TEXT, "--socket", NULL, "PATH", AT(socket_path), "listen on a Unix socket"},
+    {ARGS_SERVE, ARG_TEXT, "--api-keys", NULL, "FILE", AT(key_file),
+     "accept only the keys in FILE: KEY [LABEL] a line"},
+    {ARGS_SERVE, ARG_LIST, "--allow-host", NULL, "NAME", AT(allow_hosts),
+     "accept this Host header, too; may repeat"},
+    {ARGS_SERVE, ARG_LIST, "--allow-origin", NULL, "ORIGIN", AT(allow_origins),
+     "let web pages from there use the server; may repeat"},
+    {ARGS_SERVE, ARG_INT, "--timeout", NULL, "SECONDS", AT(timeout),
+     "drop a client that takes or sends nothing (120)"},
+    {ARGS_SERVE, ARG_INT, "--keep-alive", NULL, "SECONDS", AT(keep_alive),
+     "longest silence of a stream (10; 0: any)"},
+    {ARGS_SERVE, ARG_INT, "--drain", NULL, "SECONDS", AT(drain),
+     "let replies finish after a signal (60)"},
+    {ARGS_SERVE, ARG_TEXT, "--log", NULL, "FILE", AT(log_file), "append events as JSON lines"},
     {ARGS_LOGITS, ARG_TEXT, "--tokens", NULL, "FILE", AT(tokens), "a JSON array of ids"},
     {ARGS_LOGITS, ARG_INT, "--top", NULL, "N", AT(top), "largest logits of each position (5)"},
     {ARGS_LOGITS, ARG_TEXT, "--raw", NULL, "FILE", AT(raw_file),
@@ -117,6 +129,17 @@ static enum status set_number(struct args *args, const struct flag *flag, const 
     return STATUS_OK;
 }
 
+static enum status add_to_list(struct args *args, const struct flag *flag, const char *value,
+                               struct error *err) {
+    struct arg_list *list = (struct arg_list *)(void *)((char *)args + flag->at);
+    if (list->n == ARGS_LIST_MAX) {
+        return error_set(err, STATUS_USAGE, "selfsame %s: %s more than %d times", args->verb,
+                         flag->name, ARGS_LIST_MAX);
+    }
+    list->at[list->n++] = value;
+    return STATUS_OK;
+}
+
 static enum status set_value(struct args *args, const struct flag *flag, const char *value,
                              struct error *err) {
     void *at = (char *)args + flag->at;
@@ -132,12 +155,7 @@ static enum status set_value(struct args *args, const struct flag *flag, const c
         *(const char **)at = value;
         return STATUS_OK;
     case ARG_LIST:
-        if (args->n_stops == ARGS_STOPS_MAX) {
-            return error_set(err, STATUS_USAGE, "selfsame %s: %s more than %d times", args->verb,
-                             flag->name, ARGS_STOPS_MAX);
-        }
-        args->stops[args->n_stops++] = value;
-        return STATUS_OK;
+        return add_to_list(args, flag, value, err);
     }
     return STATUS_OK;
 }
@@ -182,6 +200,9 @@ enum status args_parse(struct args *args, int argc, char **argv, uint32_t groups
         .top_k = -1,
         .max_tokens = -1,
         .port = 8080,
+        .timeout = 120,
+        .keep_alive = 10,
+        .drain = 60,
         .top = 5,
         .ranks = 1,
         .n_prompt = 512,

@@ -20,7 +20,13 @@ enum args_group {
     ARGS_INFO = 1 << 9,
 };
 
-enum { ARGS_POSITIONAL_MAX = 4, ARGS_STOPS_MAX = LIMIT_STOPS };
+enum { ARGS_POSITIONAL_MAX = 4, ARGS_LIST_MAX = LIMIT_STOPS };
+
+/* A flag that may be given several times. */
+struct arg_list {
+    const char *at[ARGS_LIST_MAX];
+    int32_t n;
+};
 
 struct args {
     const char *verb;
@@ -37,16 +43,16 @@ struct args {
     int32_t max_tokens, top_k;
     double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
     const char *seed;
-    const char *stops[ARGS_STOPS_MAX];
-    int32_t n_stops;
+    struct arg_list stops;
     bool draft, no_draft, ignore_eos;
     const char *drafter;
     /* prompts */
     const char *prompt, *file, *system, *prompt_tokens;
     bool raw;
     /* serve */
-    const char *host, *api_key_file, *state_dir;
-    int32_t port, parallel, context;
+    const char *host, *socket_path, *key_file, *log_file, *state_dir;
+    struct arg_list allow_hosts, allow_origins;
+    int32_t port, parallel, context, timeout, keep_alive, drain;
     /* logits */
     const char *tokens, *raw_file;
     int32_t top;

@@ -43,14 +43,13 @@ static enum status encode_chat(struct chat *chat, struct token_ids *ids, struct 
 static enum status fill_request(const struct args *args, const struct model *model,
                                 const struct token_ids *ids, struct request *request,
                                 struct error *err) {
-    const char **stops = arena_array(&request->arena, ARGS_STOPS_MAX, sizeof *stops);
-    memcpy(stops, args->stops, sizeof args->stops);
+    const char **stops = arena_copy(&request->arena, args->stops.at, sizeof args->stops.at);
     request->prompt = arena_copy(&request->arena, ids->at, (size_t)ids->n * sizeof *ids->at);
     request->n_prompt = ids->n;
     request->max_tokens = args->max_tokens > 0 ? args->max_tokens : 0;
     request->ignores_eos = args->ignore_eos;
     request->stops = stops;
-    request->n_stops = args->n_stops;
+    request->n_stops = args->stops.n;
     request->drafts = args->no_draft ? DRAFTS_OFF : DRAFTS_ON;
     return args_sampling(args, model, &request->sampling, &request->has_seed, err);
 }

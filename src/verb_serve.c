@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 enum status verb_serve(const struct args *args, struct error *err) {
-    struct engine *engine = NULL;
     struct engine_options options = {
         .chunk = args->chunk,
         .parallel_max = args->parallel,
@@ -15,7 +14,16 @@ enum status verb_serve(const struct args *args, struct error *err) {
     struct server_options server = {
         .host = args->host != NULL ? args->host : "127.0.0.1",
         .port = args->port,
-        .api_key_file = args->api_key_file,
+        .socket_path = args->socket_path,
+        .key_file = args->key_file,
+        .log_file = args->log_file,
+        .hosts = args->allow_hosts.at,
+        .n_hosts = args->allow_hosts.n,
+        .origins = args->allow_origins.at,
+        .n_origins = args->allow_origins.n,
+        .timeout_s = args->timeout,
+        .keep_alive_s = args->keep_alive,
+        .drain_s = args->drain,
     };
     char *path = NULL;
     server_block_signals();
@@ -28,12 +36,8 @@ enum status verb_serve(const struct args *args, struct error *err) {
         status = verb_model_path(args, &path, err);
     }
     if (status == STATUS_OK) {
-        status = engine_open(&engine, path, &options, err);
+        status = server_run(path, &options, &server, err);
     }
-    if (status == STATUS_OK) {
-        status = server_run(engine, &server, err);
-    }
-    engine_close(engine);
     free(path);
     return status;
 }

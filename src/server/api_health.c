@@ -10,7 +10,11 @@ static void reply_status(struct http_exchange *x, int code, const char *body) {
 }
 
 void api_health(struct server *server, struct http_exchange *x) {
-    if (__atomic_load_n(&server->is_draining, __ATOMIC_RELAXED)) {
+    if (server_engine(server) == NULL) {
+        reply_status(x, 503,
+                     "{\"error\":{\"code\":503,\"message\":\"Loading model\","
+                     "\"type\":\"unavailable_error\"}}");
+    } else if (server_is_draining(server)) {
         reply_status(x, 503,
                      "{\"error\":{\"code\":503,\"message\":\"Shutting down\","
                      "\"type\":\"unavailable_error\"}}");

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { WAIT_MS = 100, KEEP_ALIVE_MS = 10000, PIECE_BYTES = 1 << 16 };
+enum { WAIT_MS = 100, PIECE_BYTES = 1 << 16 };
 
 struct choice {
     struct stream *stream;
@@ -199,6 +199,7 @@ static void finish_choice(struct job *job, struct choice *c, const struct event 
     c->finish = event->finish;
     c->receipt = *event->receipt;
     c->timings = *event->timings;
+    log_reply_add(route_log(job->x), &c->receipt, &c->timings);
     job->n_done++;
 }
 
@@ -243,6 +244,10 @@ static bool gather(struct job *job, struct error *failure) {
         int32_t wait_ms = WAIT_MS;
         if (http_client_left(job->x)) {
             error_set(failure, STATUS_CANCELLED, "the client left");
+            return false;
+        }
+        if (server_is_stopping(job->server)) {
+            error_set(failure, STATUS_IO, "the server was stopped before the reply was complete");
             return false;
         }
         for (int32_t i = 0; i < job->n_choices; i++) {
@@ -482,13 +487,19 @@ static bool next_piece(void *user, struct buffer *out) {
     } else {
         poll_choices(out, job);
     }
-    double now = clock_ms();
+    double now = clock_ms(), keep_alive_ms = job->server->keep_alive_ms;
     if (http_client_left(job->x)) {
         return false;
     }
+    if (server_is_stopping(job->server) && job->n_done < job->n_choices && !job->has_failed) {
+        struct error err;
+        error_set(&err, STATUS_IO, "the server was stopped before the reply was complete");
+        put_failure(out, &err);
+        job->has_failed = true;
+    }
     if (out->size > 0) {
         job->last_sent_ms = now;
-    } else if (now - job->last_sent_ms > KEEP_ALIVE_MS) {
+    } else if (keep_alive_ms > 0 && now - job->last_sent_ms > keep_alive_ms) {
         buffer_text(out, ": keep-alive\n\n");
         job->last_sent_ms = now;
     }

@@ -1,6 +1,7 @@
 /* http.c - libmicrohttpd: bodies up to a limit, whole replies, streams.  The only user of it. */
 #include "http.h"
 
+#include "clock.h"
 #include "limits.h"
 #include "random.h"
 
@@ -12,24 +13,70 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
-enum { CONNECTIONS_MAX = 1024, IDLE_TIMEOUT_S = 120, STREAM_BLOCK = 16 << 10 };
+enum {
+    CONNECTIONS_MAX = 1024,
+    STREAM_BLOCK = 16 << 10,
+    SEND_BUFFER = 128 << 10,  // of a connection in the kernel: what a slow reader may hold there
+    HEADERS_MAX = 8,          // that an answer may add
+};
 
 struct http_server {
     struct MHD_Daemon *daemon;
     struct http_handlers handlers;
-    int32_t port;
+    int32_t port, timeout_s;
+    int32_t n_answering;  // atomic
+    char *socket_path;    // NULL, or what must be removed at the end
 };
 
 /* One request on a connection. */
 struct exchange {
     struct http_exchange x;
+    struct http_server *server;
     struct buffer body;
-    bool is_too_large;
+    const char *headers[HEADERS_MAX][2];
+    int32_t n_headers;
+    bool is_too_large, is_counted;
 };
+
+static struct exchange *exchange_of(struct http_exchange *x) {
+    return (struct exchange *)(void *)((char *)x - offsetof(struct exchange, x));
+}
 
 const char *http_header(const struct http_exchange *x, const char *name) {
     return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
+}
+
+struct header_count {
+    const char *name;
+    int32_t n;
+};
+
+static enum MHD_Result count_header(void *user, enum MHD_ValueKind kind, const char *name,
+                                    const char *value) {
+    struct header_count *count = user;
+    (void)kind;
+    (void)value;
+    count->n += strcasecmp(name, count->name) == 0;
+    return MHD_YES;
+}
+
+int32_t http_header_count(const struct http_exchange *x, const char *name) {
+    struct header_count count = {name, 0};
+    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, count_header, &count);
+    return count.n;
+}
+
+void http_add_header(struct http_exchange *x, const char *name, const char *value) {
+    struct exchange *e = exchange_of(x);
+    assert(e->n_headers < HEADERS_MAX);
+    e->headers[e->n_headers][0] = name;
+    e->headers[e->n_headers++][1] = value;
 }
 
 bool http_client_left(const struct http_exchange *x) {
@@ -47,8 +94,13 @@ bool http_client_left(const struct http_exchange *x) {
 static void queue_reply(struct http_exchange *x, int code, const char *content_type,
                         struct MHD_Response *response) {
     assert(!x->is_answered);
+    struct exchange *e = exchange_of(x);
     x->is_answered = true;
+    x->status = code;
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+    for (int32_t i = 0; i < e->n_headers; i++) {
+        MHD_add_response_header(response, e->headers[i][0], e->headers[i][1]);
+    }
     MHD_add_response_header(response, "x-request-id", x->request_id);
     MHD_queue_response(x->connection, (unsigned)code, response);
     MHD_destroy_response(response);
@@ -63,20 +115,22 @@ void http_reply(struct http_exchange *x, int code, const char *content_type, con
     queue_reply(x, code, content_type, whole(body, size));
 }
 
-void http_reply_busy(struct http_exchange *x, int code, const char *content_type, const char *body,
-                     size_t size) {
-    struct MHD_Response *response = whole(body, size);
-    MHD_add_response_header(response, "Retry-After", "2");
-    queue_reply(x, code, content_type, response);
-}
-
 /* What libmicrohttpd has not taken yet of the piece that `next` made. */
 struct streaming {
     struct http_stream stream;
+    struct MHD_Connection *connection;
+    unsigned timeout_s;
     struct buffer piece;
     size_t sent;
     bool has_ended;
 };
+
+/* From now on the client has the whole time-out to take something: libmicrohttpd counts from the
+ * last byte it moved, and the piece may have been long in the making. */
+static void restart_timeout(struct MHD_Connection *connection, unsigned timeout_s) {
+    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, timeout_s);
+}
 
 static ssize_t read_stream(void *user, uint64_t position, char *to, size_t room) {
     struct streaming *s = user;
@@ -85,6 +139,7 @@ static ssize_t read_stream(void *user, uint64_t position, char *to, size_t room)
         buffer_clear(&s->piece);
         s->sent = 0;
         s->has_ended = !s->stream.next(s->stream.user, &s->piece);
+        restart_timeout(s->connection, s->timeout_s);
     }
     size_t left = s->piece.size - s->sent, n = left < room ? left : room;
     if (n == 0) {
@@ -106,6 +161,8 @@ void http_reply_stream(struct http_exchange *x, const char *content_type,
                        const struct http_stream *stream) {
     struct streaming *s = mem_zero(1, sizeof *s);
     s->stream = *stream;
+    s->connection = x->connection;
+    s->timeout_s = (unsigned)exchange_of(x)->server->timeout_s;
     buffer_init(&s->piece, LIMIT_BODY_BYTES);
     struct MHD_Response *response = MHD_create_response_from_callback(
         MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, s, close_stream);
@@ -116,9 +173,11 @@ void http_reply_stream(struct http_exchange *x, const char *content_type,
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-static struct exchange *exchange_open(struct MHD_Connection *connection, const char *url,
-                                      const char *method) {
+static struct exchange *exchange_open(struct http_server *server, struct MHD_Connection *connection,
+                                      const char *url, const char *method) {
     struct exchange *e = mem_zero(1, sizeof *e);
+    e->server = server;
+    e->x.started_ms = clock_ms();
     arena_init(&e->x.arena);
     e->x.connection = connection;
     e->x.method = arena_printf(&e->x.arena, "%s", method);
@@ -148,7 +207,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
     struct exchange *e = *kept;
     (void)version;
     if (e == NULL) {
-        *kept = e = exchange_open(connection, url, method);
+        *kept = e = exchange_open(server, connection, url, method);
         return begin(server, e);
     }
     if (e->x.is_answered) {
@@ -162,20 +221,22 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
     }
     e->x.body = e->body.data != NULL ? e->body.data : "";
     e->x.body_size = e->body.size;
-    /* The reply may take as long as it takes. */
-    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    e->is_counted = true;
+    __atomic_add_fetch(&server->n_answering, 1, __ATOMIC_RELAXED);
     server->handlers.handle(server->handlers.user, &e->x, e->is_too_large);
-    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S);
+    restart_timeout(connection, (unsigned)server->timeout_s);  // the reply took what it took
     return e->x.is_answered ? MHD_YES : MHD_NO;
 }
 
 static void on_completed(void *user, struct MHD_Connection *connection, void **kept,
                          enum MHD_RequestTerminationCode code) {
     struct exchange *e = *kept;
-    (void)user;
+    struct http_server *server = user;
     (void)connection;
-    (void)code;
     if (e != NULL) {
+        bool is_whole = code == MHD_REQUEST_TERMINATED_COMPLETED_OK;
+        server->handlers.done(server->handlers.user, &e->x, is_whole);
+        __atomic_sub_fetch(&server->n_answering, e->is_counted, __ATOMIC_RELAXED);
         buffer_free(&e->body);
         arena_free(&e->x.arena);
         free(e);
@@ -184,6 +245,18 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **k
 }
 
 /* ---- the daemon ----------------------------------------------------------------------------- */
+
+static void on_connection(void *user, struct MHD_Connection *connection, void **kept,
+                          enum MHD_ConnectionNotificationCode code) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    int size = SEND_BUFFER;
+    (void)user;
+    (void)kept;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED && info != NULL) {
+        (void)setsockopt(info->connect_fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    }
+}
 
 static bool parse_address(const char *host, int32_t port, struct sockaddr_in *v4,
                           struct sockaddr_in6 *v6) {
@@ -194,43 +267,135 @@ static bool parse_address(const char *host, int32_t port, struct sockaddr_in *v4
            inet_pton(AF_INET6, name, &v6->sin6_addr) == 1;
 }
 
-enum status http_open(struct http_server **out, const char *host, int32_t port,
-                      const struct http_handlers *handlers, struct error *err) {
+static int listen_on(int family, const struct sockaddr *address, socklen_t size) {
+    int yes = 1;
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return -1;
+    }
+    if (family != AF_UNIX) {
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    }
+    if (bind(fd, address, size) != 0 || listen(fd, SOMAXCONN) != 0) {
+        int reason = errno;
+        close(fd);
+        errno = reason;
+        return -1;
+    }
+    return fd;
+}
+
+static enum status listen_address(const struct http_options *o, int *fd, struct error *err) {
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
-    if (!parse_address(host, port, &v4, &v6) || port > 65535) {
-        return error_set(err, STATUS_USAGE, "--host %s --port %d: no address to listen on", host,
-                         (int)port);
+    if (!parse_address(o->host, o->port, &v4, &v6) || o->port > 65535) {
+        return error_set(err, STATUS_USAGE, "--host %s --port %d: no address to listen on", o->host,
+                         (int)o->port);
     }
-    bool is_v6 = strchr(host, ':') != NULL;
-    struct sockaddr *address = is_v6 ? (struct sockaddr *)&v6 : (struct sockaddr *)&v4;
+    bool is_v6 = strchr(o->host, ':') != NULL;
+    *fd = is_v6 ? listen_on(AF_INET6, (struct sockaddr *)&v6, sizeof v6)
+                : listen_on(AF_INET, (struct sockaddr *)&v4, sizeof v4);
+    return *fd >= 0 ? STATUS_OK
+                    : error_set(err, STATUS_IO, "%s:%d: cannot listen: %s", o->host, (int)o->port,
+                                strerror(errno));
+}
+
+/* Nobody answers on a socket that an earlier process left behind: then it may go. */
+static bool is_stale(const struct sockaddr_un *address) {
+    struct stat info;
+    if (lstat(address->sun_path, &info) != 0 || !S_ISSOCK(info.st_mode)) {
+        return false;
+    }
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool is_refused = fd >= 0 &&
+                      connect(fd, (const struct sockaddr *)address, sizeof *address) != 0 &&
+                      errno == ECONNREFUSED;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return is_refused;
+}
+
+/* Only the user who serves may connect; who else may is for the folder's owner to say. */
+static enum status listen_path(const char *path, int *fd, struct error *err) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path) {
+        return error_set(err, STATUS_USAGE, "--socket %s: longer than %zu bytes", path,
+                         sizeof address.sun_path - 1);
+    }
+    memcpy(address.sun_path, path, strlen(path));
+    if (is_stale(&address)) {
+        unlink(path);
+    }
+    mode_t before = umask(0177);
+    *fd = listen_on(AF_UNIX, (struct sockaddr *)&address, sizeof address);
+    umask(before);
+    return *fd >= 0 ? STATUS_OK
+                    : error_set(err, STATUS_IO, "%s: cannot listen: %s", path, strerror(errno));
+}
+
+/* The port that a socket got; 0 for one that has none. */
+static int32_t port_of(int fd) {
+    struct sockaddr_storage address = {0};
+    socklen_t size = sizeof address;
+    if (getsockname(fd, (struct sockaddr *)&address, &size) != 0) {
+        return 0;
+    }
+    return address.ss_family == AF_INET ? ntohs(((struct sockaddr_in *)(void *)&address)->sin_port)
+           : address.ss_family == AF_INET6
+               ? ntohs(((struct sockaddr_in6 *)(void *)&address)->sin6_port)
+               : 0;
+}
+
+enum status http_open(struct http_server **out, const struct http_options *options,
+                      const struct http_handlers *handlers, struct error *err) {
+    int fd = -1;
+    enum status status = options->socket_path != NULL ? listen_path(options->socket_path, &fd, err)
+                                                      : listen_address(options, &fd, err);
+    if (status != STATUS_OK) {
+        return status;
+    }
     struct http_server *server = mem_zero(1, sizeof *server);
     server->handlers = *handlers;
+    server->timeout_s = options->timeout_s;
+    server->port = port_of(fd);
+    server->socket_path = options->socket_path != NULL ? strdup(options->socket_path) : NULL;
     server->daemon = MHD_start_daemon(
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
-            MHD_USE_ITC | (is_v6 ? MHD_USE_IPv6 : 0),
-        (uint16_t)port, NULL, NULL, on_request, server, MHD_OPTION_SOCK_ADDR, address,
+            MHD_USE_ITC,
+        0, NULL, NULL, on_request, server, MHD_OPTION_LISTEN_SOCKET, (MHD_socket)fd,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)IDLE_TIMEOUT_S, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_END);
+        (unsigned)server->timeout_s, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, NULL, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_END);
     if (server->daemon == NULL) {
-        free(server);
-        return error_set(err, STATUS_IO, "%s:%d: cannot listen: %s", host, (int)port,
-                         strerror(errno));
+        status = error_set(err, STATUS_IO, "cannot start the HTTP server: %s", strerror(errno));
+        close(fd);
+        http_close(server);
+        return status;
     }
-    const union MHD_DaemonInfo *info =
-        MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    server->port = info != NULL ? info->port : port;
     *out = server;
     return STATUS_OK;
 }
 
 void http_close(struct http_server *server) {
-    if (server != NULL) {
-        MHD_stop_daemon(server->daemon);
-        free(server);
+    if (server == NULL) {
+        return;
     }
+    if (server->daemon != NULL) {
+        MHD_stop_daemon(server->daemon);
+    }
+    if (server->socket_path != NULL) {
+        unlink(server->socket_path);
+        free(server->socket_path);
+    }
+    free(server);
 }
 
 int32_t http_port(const struct http_server *server) {
     return server->port;
+}
+
+int32_t http_n_answering(struct http_server *server) {
+    return __atomic_load_n(&server->n_answering, __ATOMIC_RELAXED);
 }

@@ -1,29 +1,33 @@
 /* routes.c - method and path to handler; statuses to HTTP codes; keys. */
 #include "routes.h"
 
+#include "clock.h"
 #include "limits.h"
+#include "utf8.h"
 
 #include <string.h>
+#include <strings.h>
 
 static const struct route {
     const char *method;
     const char *path;  // "/v1" before it is optional; a trailing "*" takes the rest
     void (*handle)(struct server *server, struct http_exchange *x);
     size_t body_max;
-    bool is_open;  // needs no key
+    bool is_open;   // needs no key
+    bool is_probe;  // asked again and again: logged only when it fails
 } routes[] = {
-    {"POST", "/chat/completions", api_chat, LIMIT_BODY_BYTES, false},
-    {"POST", "/completions", api_completions, LIMIT_BODY_BYTES, false},
-    {"GET", "/models", api_models, 0, false},
-    {"GET", "/models/*", api_model, 0, false},
-    {"POST", "/tokenize", api_tokenize, LIMIT_BODY_BYTES, false},
-    {"POST", "/detokenize", api_detokenize, LIMIT_BODY_BYTES, false},
-    {"POST", "/apply-template", api_apply_template, LIMIT_BODY_BYTES, false},
-    {"GET", "/health", api_health, 0, true},
-    {"GET", "/readyz", api_health, 0, true},
-    {"GET", "/livez", api_live, 0, true},
-    {"GET", "/version", api_version, 0, false},
-    {"GET", "/metrics", api_metrics, 0, false},
+    {"POST", "/chat/completions", api_chat, LIMIT_BODY_BYTES, false, false},
+    {"POST", "/completions", api_completions, LIMIT_BODY_BYTES, false, false},
+    {"GET", "/models", api_models, 0, false, false},
+    {"GET", "/models/*", api_model, 0, false, false},
+    {"POST", "/tokenize", api_tokenize, LIMIT_BODY_BYTES, false, false},
+    {"POST", "/detokenize", api_detokenize, LIMIT_BODY_BYTES, false, false},
+    {"POST", "/apply-template", api_apply_template, LIMIT_BODY_BYTES, false, false},
+    {"GET", "/health", api_health, 0, true, true},
+    {"GET", "/readyz", api_health, 0, true, true},
+    {"GET", "/livez", api_live, 0, true, true},
+    {"GET", "/version", api_version, 0, false, false},
+    {"GET", "/metrics", api_metrics, 0, false, true},
 };
 
 enum { N_ROUTES = sizeof routes / sizeof routes[0] };
@@ -40,7 +44,7 @@ static const struct status_row {
     [STATUS_NOT_FOUND] = {404, "invalid_request_error", "not_found"},
     [STATUS_UNSUPPORTED] = {400, "invalid_request_error", "unsupported"},
     [STATUS_TOO_LONG] = {400, "invalid_request_error", "context_length_exceeded"},
-    [STATUS_BUSY] = {503, "server_error", "busy"},
+    [STATUS_BUSY] = {429, "rate_limit_error", "queue_full"},
     [STATUS_CANCELLED] = {499, "server_error", "cancelled"},
     [STATUS_NO_MEMORY] = {503, "server_error", "out_of_memory"},
     [STATUS_IO] = {500, "server_error", NULL},
@@ -50,10 +54,42 @@ void route_json(struct http_exchange *x, int code, const struct buffer *body) {
     http_reply(x, code, "application/json", body->data != NULL ? body->data : "", body->size);
 }
 
+/* Bytes of a client, or a sentence that quotes some, as text that may be shown: valid UTF-8, no
+ * control characters, not long. */
+static void put_clean(struct buffer *out, const char *text, size_t size_max) {
+    uint32_t code_point;
+    size_t size = strlen(text);
+    for (size_t i = 0; i < size && out->size < size_max;) {
+        int n = utf8_decode(text + i, size - i, &code_point);
+        if (n == 0 || code_point < ' ' || code_point == 0x7f) {
+            buffer_byte(out, '?');
+            n = n > 0 ? n : 1;
+        } else {
+            buffer_append(out, text + i, (size_t)n);
+        }
+        i += (size_t)n;
+    }
+}
+
+enum { WORD_MAX = 200, SENTENCE_MAX = 1000 };
+
+static const char *clean(struct arena *arena, const char *text) {
+    struct buffer out;
+    buffer_init(&out, WORD_MAX + 4);
+    put_clean(&out, text, WORD_MAX);
+    const char *copy = arena_string(arena, out.data != NULL ? out.data : "", out.size);
+    buffer_free(&out);
+    return copy;
+}
+
 static void put_optional(struct json_writer *w, const char *key, const char *value) {
     json_put_key(w, key);
     if (value != NULL) {
-        json_put_string(w, value);
+        struct buffer text;
+        buffer_init(&text, SENTENCE_MAX + 4);
+        put_clean(&text, value, SENTENCE_MAX);
+        json_put_string(w, text.data != NULL ? text.data : "");
+        buffer_free(&text);
     } else {
         json_put_null(w);
     }
@@ -83,11 +119,10 @@ static void reply_error(struct http_exchange *x, int code, const char *message, 
     json_put_key(&w, "error");
     put_error(&w, message, type, param, name);
     json_close_object(&w);
-    if (code == 503) {
-        http_reply_busy(x, code, "application/json", body.data, body.size);
-    } else {
-        route_json(x, code, &body);
+    if (code == 429 || code == 503) {
+        http_add_header(x, "Retry-After", "2");
     }
+    route_json(x, code, &body);
     buffer_free(&body);
 }
 
@@ -109,29 +144,6 @@ struct json *route_body(struct http_exchange *x) {
         route_error(x, &err, NULL);
     }
     return json;
-}
-
-/* ---- keys ----------------------------------------------------------------------------------- */
-
-/* Every byte is looked at, so that time says nothing about where keys differ. */
-static bool is_equal(const char *a, const char *b) {
-    size_t n = strlen(a), m = strlen(b);
-    unsigned char differs = n != m;
-    for (size_t i = 0; i < n; i++) {
-        differs |= (unsigned char)(a[i] ^ b[m > 0 ? i % m : 0]);
-    }
-    return differs == 0;
-}
-
-static bool has_key(const struct server *server, const struct http_exchange *x) {
-    const char *bearer = http_header(x, "Authorization"), *plain = http_header(x, "x-api-key");
-    bool is_bearer = bearer != NULL && strncmp(bearer, "Bearer ", 7) == 0;
-    const char *key = is_bearer ? bearer + 7 : plain != NULL ? plain : "";
-    bool is_known = server->n_keys == 0;
-    for (int32_t i = 0; i < server->n_keys; i++) {
-        is_known |= is_equal(server->keys[i], key);
-    }
-    return is_known;
 }
 
 /* ---- finding -------------------------------------------------------------------------------- */
@@ -160,29 +172,147 @@ static const struct route *route_find(const struct http_exchange *x, bool *is_pa
     return NULL;
 }
 
-static bool on_begin(void *user, struct http_exchange *x, size_t *body_max) {
-    struct server *server = user;
-    bool is_path_known;
-    const struct route *route = route_find(x, &is_path_known);
-    if (route == NULL) {
-        reply_error(x, is_path_known ? 405 : 404,
-                    arena_printf(&x->arena, "%s %s: no such route", x->method, x->path),
-                    "invalid_request_error", NULL,
-                    is_path_known ? "method_not_allowed" : "not_found");
-        return false;
+/* What the router keeps of an exchange between its calls. */
+struct note {
+    const struct route *route;
+    const char *key;  // its label
+    struct log_reply reply;
+};
+
+static struct note *note_of(struct http_exchange *x) {
+    return x->handler_data;
+}
+
+struct log_reply *route_log(struct http_exchange *x) {
+    return &note_of(x)->reply;
+}
+
+/* ---- refusals before the body --------------------------------------------------------------- */
+
+static bool refuse(struct http_exchange *x, int code, const char *name, const char *message) {
+    reply_error(x, code, message, "invalid_request_error", NULL, name);
+    return false;
+}
+
+/* Two of these make a request mean different things to different readers. */
+static bool check_framing(struct http_exchange *x) {
+    static const char *const once[] = {"Host",          "Content-Length", "Transfer-Encoding",
+                                       "Authorization", "x-api-key",      "Origin",
+                                       "Content-Type"};
+    for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
+        if (http_header_count(x, once[i]) > 1) {
+            http_add_header(x, "Connection", "close");
+            return refuse(x, 400, NULL, arena_printf(&x->arena, "%s: given twice", once[i]));
+        }
     }
-    if (!route->is_open && !has_key(server, x)) {
-        reply_error(x, 401, "the API key is missing or not known", "invalid_request_error", NULL,
-                    "invalid_api_key");
-        return false;
+    const char *coding = http_header(x, "Transfer-Encoding");
+    const char *length = http_header(x, "Content-Length");
+    if (coding != NULL && (length != NULL || strcasecmp(coding, "chunked") != 0)) {
+        http_add_header(x, "Connection", "close");
+        return refuse(x, 400, NULL,
+                      "Transfer-Encoding: only \"chunked\" is read, and not with Content-Length");
     }
-    x->handler_data = (void *)(uintptr_t)route;
-    *body_max = route->body_max;
     return true;
 }
 
+static bool check_sender(const struct server *server, struct http_exchange *x) {
+    const char *host = http_header(x, "Host"), *origin = http_header(x, "Origin");
+    if (!guard_allows_host(&server->guard, host)) {
+        return refuse(x, 403, "host_not_allowed",
+                      "Host: no name of this server; --allow-host adds one");
+    }
+    if (origin == NULL) {
+        return true;
+    }
+    if (guard_shares_with(&server->guard, origin)) {
+        http_add_header(x, "Access-Control-Allow-Origin", origin);
+        http_add_header(x, "Access-Control-Expose-Headers", "x-request-id");
+        http_add_header(x, "Vary", "Origin");
+        return true;
+    }
+    return guard_is_own_origin(origin, host) ||
+           refuse(x, 403, "origin_not_allowed",
+                  "Origin: web pages from there may not ask this server; --allow-origin adds them");
+}
+
+static bool check_key(const struct server *server, struct http_exchange *x) {
+    const struct guard *guard = &server->guard;
+    if (guard->n_keys == 0) {
+        return true;
+    }
+    note_of(x)->key =
+        guard_find_key(guard, http_header(x, "Authorization"), http_header(x, "x-api-key"));
+    if (note_of(x)->key == NULL) {
+        http_add_header(x, "WWW-Authenticate", "Bearer");
+        return refuse(x, 401, "invalid_api_key", "the API key is missing or not known");
+    }
+    return true;
+}
+
+/* A browser asks beforehand what it may send.  Only allowed origins come here with one. */
+static bool answer_preflight(struct http_exchange *x) {
+    http_add_header(x, "Access-Control-Allow-Methods", "GET, POST");
+    http_add_header(x, "Access-Control-Allow-Headers",
+                    "authorization, content-type, x-api-key, anthropic-version, anthropic-beta");
+    http_add_header(x, "Access-Control-Max-Age", "600");
+    http_reply(x, 204, "text/plain", "", 0);
+    return false;
+}
+
+static bool refuse_route(struct http_exchange *x, bool is_path_known) {
+    const char *path = strncmp(x->path, "/v1/", 4) == 0 ? x->path + 3 : x->path;
+    const char *methods = "";
+    for (size_t i = 0; i < N_ROUTES && is_path_known; i++) {
+        if (path_matches(routes[i].path, path)) {
+            methods = arena_printf(&x->arena, "%s%s%s", methods, methods[0] != '\0' ? ", " : "",
+                                   routes[i].method);
+        }
+    }
+    if (is_path_known) {
+        http_add_header(x, "Allow", methods);
+    }
+    return refuse(
+        x, is_path_known ? 405 : 404, is_path_known ? "method_not_allowed" : "not_found",
+        arena_printf(&x->arena, "%s %s: no such route", x->method, clean(&x->arena, x->path)));
+}
+
+/* Work is refused when there is no engine yet, or when it is about to go. */
+static bool check_ready(const struct server *server, struct http_exchange *x) {
+    if (server_engine(server) == NULL && !note_of(x)->route->is_open) {
+        reply_error(x, 503, "the model is loading", "server_error", NULL, "unavailable");
+        return false;
+    }
+    if (server_is_draining(server) && note_of(x)->route->body_max > 0) {
+        reply_error(x, 503, "the server is shutting down", "server_error", NULL, "unavailable");
+        return false;
+    }
+    return true;
+}
+
+static bool on_begin(void *user, struct http_exchange *x, size_t *body_max) {
+    struct server *server = user;
+    bool is_path_known;
+    struct note *note = arena_alloc(&x->arena, sizeof *note);
+    x->handler_data = note;
+    if (!check_framing(x) || !check_sender(server, x)) {
+        return false;
+    }
+    if (strcmp(x->method, "OPTIONS") == 0 && http_header(x, "Origin") != NULL) {
+        return answer_preflight(x);
+    }
+    note->route = route_find(x, &is_path_known);
+    if ((note->route == NULL || !note->route->is_open) && !check_key(server, x)) {
+        return false;
+    }
+    if (note->route == NULL) {
+        return refuse_route(x, is_path_known);
+    }
+    *body_max = note->route->body_max;
+    return check_ready(server, x);
+}
+
 static void on_handle(void *user, struct http_exchange *x, bool is_too_large) {
-    const struct route *route = x->handler_data;
+    const struct route *route = note_of(x)->route;
     if (is_too_large) {
         reply_error(x, 413,
                     arena_printf(&x->arena, "request body: more than %zu bytes", route->body_max),
@@ -192,6 +322,26 @@ static void on_handle(void *user, struct http_exchange *x, bool is_too_large) {
     route->handle(user, x);
 }
 
+static void on_done(void *user, struct http_exchange *x, bool is_whole) {
+    struct server *server = user;
+    const struct note *note = note_of(x);
+    if (note->route != NULL && note->route->is_probe && x->status == 200) {
+        return;
+    }
+    struct log_request line = {
+        .id = x->request_id,
+        .key = note->key,
+        .method = clean(&x->arena, x->method),
+        .path = clean(&x->arena, x->path),
+        .status = x->status,
+        .is_whole = is_whole,
+        .total_ms = clock_ms() - x->started_ms,
+        .reply = note->reply,
+    };
+    log_request(server->log, &line);
+}
+
 void routes_handlers(struct server *server, struct http_handlers *out) {
-    *out = (struct http_handlers){.user = server, .begin = on_begin, .handle = on_handle};
+    *out = (struct http_handlers){
+        .user = server, .begin = on_begin, .handle = on_handle, .done = on_done};
 }

@@ -1,15 +1,30 @@
 /* routes.h - the table of routes, and what every handler may use. */
 #pragma once
-#include "engine.h"
+#include "guard.h"
 #include "http.h"
+#include "log.h"
 
 struct server {
-    struct engine *engine;
-    char **keys;  // NULL: any
-    int32_t n_keys;
-    int64_t created;  // seconds since 1970, of the process
-    bool is_draining;
+    struct engine *engine;  // atomic: NULL while the model loads
+    struct guard guard;
+    struct log *log;
+    int64_t created;        // seconds since 1970, of the process
+    int32_t keep_alive_ms;  // longest silence of a stream; 0: any
+    bool is_draining;       // atomic: new work is refused
+    bool is_stopping;       // atomic: running replies end with an error now
 };
+
+static inline struct engine *server_engine(const struct server *server) {
+    return __atomic_load_n(&server->engine, __ATOMIC_ACQUIRE);
+}
+
+static inline bool server_is_draining(const struct server *server) {
+    return __atomic_load_n(&server->is_draining, __ATOMIC_RELAXED);
+}
+
+static inline bool server_is_stopping(const struct server *server) {
+    return __atomic_load_n(&server->is_stopping, __ATOMIC_RELAXED);
+}
 
 void routes_handlers(struct server *server, struct http_handlers *out);
 
@@ -19,6 +34,8 @@ void route_json(struct http_exchange *x, int code, const struct buffer *body);
 void route_error(struct http_exchange *x, const struct error *err, const char *param);
 /* The request's body as an object; answers and returns NULL when it is none. */
 struct json *route_body(struct http_exchange *x);
+/* What the log says of the exchange's replies: add each that ends. */
+struct log_reply *route_log(struct http_exchange *x);
 /* The "error" object alone, for streams that fail midway. */
 void route_put_error(struct json_writer *w, const struct error *err, const char *param);
 

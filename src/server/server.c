@@ -2,45 +2,14 @@
 #include "server.h"
 
 #include "clock.h"
-#include "file.h"
-#include "limits.h"
 #include "routes.h"
 
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { KEYS_MAX = 1024, KEY_FILE_MAX = 1 << 20, DRAIN_MS = 60000 };
-
-/* One key a line; blank lines and lines that begin with # say nothing. */
-static enum status read_keys(struct server *server, const char *path, struct error *err) {
-    struct buffer text;
-    buffer_init(&text, KEY_FILE_MAX);
-    enum status status = file_read(path, &text, err);
-    server->keys = mem_zero(KEYS_MAX, sizeof *server->keys);
-    for (char *at = text.data; status == STATUS_OK && at != NULL && *at != '\0';) {
-        size_t length = strcspn(at, "\r\n");
-        if (length > 0 && at[0] != '#' && server->n_keys < KEYS_MAX) {
-            server->keys[server->n_keys++] = strndup(at, length);
-        }
-        at += length;
-        at += strspn(at, "\r\n");
-    }
-    if (status == STATUS_OK && server->n_keys == 0) {
-        status = error_set(err, STATUS_BAD_INPUT, "%s: holds no key", path);
-    }
-    buffer_free(&text);
-    return status;
-}
-
-static void free_keys(struct server *server) {
-    for (int32_t i = 0; i < server->n_keys; i++) {
-        free(server->keys[i]);
-    }
-    free(server->keys);
-}
+enum { STOP_MS = 2000 };  // for the last words of replies that are cut
 
 static void stop_signals(sigset_t *out) {
     sigemptyset(out);
@@ -61,44 +30,100 @@ static void wait_for_signal(const sigset_t *signals) {
     }
 }
 
-/* Until nothing runs, a minute has passed, or a second signal comes. */
-static void drain(struct server *server, const sigset_t *signals) {
-    const struct timespec step = {.tv_nsec = 50000000};
+/* Until every answer is sent, the time is over, or a signal comes: false in the last two. */
+static bool wait_for_answers(struct http_server *http, double wait_ms, const sigset_t *signals) {
+    const struct timespec step = {.tv_nsec = 20000000};
     double start = clock_ms();
+    while (http_n_answering(http) > 0) {
+        if (clock_ms() - start > wait_ms || sigtimedwait(signals, NULL, &step) > 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void drain(struct server *server, struct http_server *http, int32_t drain_s,
+                  const sigset_t *signals) {
     __atomic_store_n(&server->is_draining, true, __ATOMIC_RELAXED);
     engine_drain(server->engine);
-    for (;;) {
-        struct engine_counters c = engine_counters(server->engine);
-        if (c.n_running + c.n_waiting == 0 || clock_ms() - start > DRAIN_MS ||
-            sigtimedwait(signals, NULL, &step) > 0) {
-            return;
-        }
+    log_event(server->log, "drain", "running replies finish, new work is refused");
+    if (!wait_for_answers(http, drain_s * 1000.0, signals)) {
+        __atomic_store_n(&server->is_stopping, true, __ATOMIC_RELAXED);
+        log_event(server->log, "stop", "replies that still run are cut");
+        (void)wait_for_answers(http, STOP_MS, signals);
     }
 }
 
-enum status server_run(struct engine *engine, const struct server_options *options,
-                       struct error *err) {
-    struct server server = {.engine = engine, .created = (int64_t)time(NULL)};
-    struct http_server *http = NULL;
-    struct http_handlers handlers;
+static void print_banner(const struct server *server, const struct server_options *options,
+                         const struct http_server *http) {
+    const struct engine *engine = server->engine;
+    bool is_v6 = options->host[0] != '\0' && strchr(options->host, ':') != NULL;
+    printf("%s on %s, context %d: ", engine_model(engine)->name, engine_execution(engine),
+           (int)engine_context_max(engine));
+    if (options->socket_path != NULL) {
+        printf("unix:%s\n", options->socket_path);
+    } else {
+        printf("http://%s%s%s:%d\n", is_v6 ? "[" : "", options->host, is_v6 ? "]" : "",
+               (int)http_port(http));
+    }
+    fflush(stdout);
+}
+
+static enum status load(struct server *server, const char *path,
+                        const struct engine_options *options, struct error *err) {
+    struct engine *engine = NULL;
+    log_event(server->log, "load", path);
+    enum status status = engine_open(&engine, path, options, err);
+    if (status == STATUS_OK) {
+        __atomic_store_n(&server->engine, engine, __ATOMIC_RELEASE);
+    }
+    return status;
+}
+
+static void serve(struct server *server, struct http_server *http,
+                  const struct server_options *options) {
     sigset_t signals;
     stop_signals(&signals);
+    log_event(server->log, "ready", engine_model(server->engine)->digest);
+    print_banner(server, options, http);
+    wait_for_signal(&signals);
+    drain(server, http, options->drain_s, &signals);
+}
 
-    enum status status =
-        options->api_key_file != NULL ? read_keys(&server, options->api_key_file, err) : STATUS_OK;
-    if (status == STATUS_OK) {
-        routes_handlers(&server, &handlers);
-        status = http_open(&http, options->host, options->port, &handlers, err);
+enum status server_run(const char *path, const struct engine_options *engine_options,
+                       const struct server_options *options, struct error *err) {
+    struct server server = {
+        .created = (int64_t)time(NULL),
+        .keep_alive_ms = options->keep_alive_s * 1000,
+        .guard = {.checks_host = options->socket_path == NULL &&
+                                 (guard_is_loopback(options->host) || options->n_hosts > 0),
+                  .hosts = options->hosts,
+                  .n_hosts = options->n_hosts,
+                  .origins = options->origins,
+                  .n_origins = options->n_origins},
+    };
+    struct http_options listening = {options->host, options->port, options->socket_path,
+                                     options->timeout_s};
+    struct http_server *http = NULL;
+    struct http_handlers handlers;
+    routes_handlers(&server, &handlers);
+
+    enum status status = log_open(&server.log, options->log_file, err);
+    if (status == STATUS_OK && options->key_file != NULL) {
+        status = guard_read_keys(&server.guard, options->key_file, err);
     }
     if (status == STATUS_OK) {
-        printf("%s on %s, context %d: http://%s:%d\n", engine_model(engine)->name,
-               engine_execution(engine), (int)engine_context_max(engine), options->host,
-               (int)http_port(http));
-        fflush(stdout);
-        wait_for_signal(&signals);
-        drain(&server, &signals);
-        http_close(http);
+        status = http_open(&http, &listening, &handlers, err);
     }
-    free_keys(&server);
+    if (status == STATUS_OK) {
+        status = load(&server, path, engine_options, err);
+    }
+    if (status == STATUS_OK) {
+        serve(&server, http, options);
+    }
+    http_close(http);
+    engine_close(server.engine);
+    guard_free(&server.guard);
+    log_close(server.log);
     return status;
 }

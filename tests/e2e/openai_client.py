@@ -126,19 +126,19 @@ def load_checks(client):
 
 
 def wire_checks(base, port):
-    check("bad JSON", b" 400 " in raw(port, b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
+    check("bad JSON", b" 400 " in raw(port, b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
                                             b"Connection: close\r\nContent-Length: 4\r\n\r\n{bad"))
-    check("bad UTF-8", b" 400 " in raw(port, b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+    check("bad UTF-8", b" 400 " in raw(port, b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
                                              b"Connection: close\r\nContent-Length: 14\r\n\r\n"
                                              b'{"prompt":"\xff"}'))
-    check("no route", b" 404 " in raw(port, b"GET /nope HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
-    check("wrong method", b" 405 " in raw(port, b"GET /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
-    check("too large", b" 413 " in raw(port, b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+    check("no route", b" 404 " in raw(port, b"GET /nope HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+    check("wrong method", b" 405 " in raw(port, b"GET /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+    check("too large", b" 413 " in raw(port, b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
                                              b"Connection: close\r\nContent-Length: 99999999999\r\n\r\n"))
     before = metric(base, "requests_cancelled_total")
     body = json.dumps({"prompt": "one two", "max_tokens": 1900, "stream": True, "ignore_eos": True}).encode()
     with socket.create_connection(("127.0.0.1", port)) as s:
-        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         s.recv(100)
     deadline = time.time() + 10
     while time.time() < deadline and metric(base, "requests_cancelled_total") == before:
@@ -149,7 +149,7 @@ def wire_checks(base, port):
 
 def main():
     server = subprocess.Popen([sys.argv[1], "serve", sys.argv[2], "--port", "0", "--device", "cpu"],
-                              stdout=subprocess.PIPE, text=True)
+                              stdout=subprocess.PIPE, stderr=open("build/openai.log", "w"), text=True)
     try:
         base = re.search(r"http://\S+", server.stdout.readline()).group(0)
         client = openai.OpenAI(base_url=base + "/v1", api_key="unused", max_retries=0)

@@ -65,13 +65,13 @@ class Server:
         self.process.stdout.close()
         return self.process.wait()
 
-    def connect(self, timeout=20):
-        if self.unix:
-            s = socket.socket(socket.AF_UNIX)
-            s.settimeout(timeout)
-            s.connect(self.unix)
-            return s
-        return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+    def connect(self, timeout=20, receive_buffer=None):
+        s = socket.socket(socket.AF_UNIX if self.unix else socket.AF_INET)
+        if receive_buffer:  # a small one shows soon that nobody reads
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        s.settimeout(timeout)
+        s.connect(self.unix or ("127.0.0.1", self.port))
+        return s
 
     def request(self, method, path, body=None, headers=None):
         connection = http.client.HTTPConnection("localhost", timeout=60)

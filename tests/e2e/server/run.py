@@ -12,11 +12,12 @@ import tempfile
 import time
 import traceback
 
+import cases_load
 import cases_stream
 import harness
 import scripts
 
-MODULES = [cases_stream]
+MODULES = [cases_stream, cases_load]
 
 
 def cases(pattern):
