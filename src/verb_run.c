@@ -243,7 +243,8 @@ static enum status run_terminal(struct chat *chat, struct error *err) {
 
 enum status verb_run(const struct args *args, struct error *err) {
     struct chat chat = {.args = args};
-    struct engine_options options = {.chunk = args->chunk, .parallel_max = 1, .drafts = true};
+    struct engine_options options = {
+        .chunk = args->chunk, .parallel_max = 1, .drafts = true, .drafters = args->drafter};
     char *path = NULL;
     buffer_init(&chat.messages, LIMIT_BODY_BYTES);
 

@@ -9,7 +9,8 @@ enum status verb_serve(const struct args *args, struct error *err) {
         .chunk = args->chunk,
         .parallel_max = args->parallel,
         .context_max = args->context,
-        .drafts = true,
+        .drafts = !args->no_draft,
+        .drafters = args->drafter,
     };
     struct server_options server = {
         .host = args->host != NULL ? args->host : "127.0.0.1",

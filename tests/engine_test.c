@@ -171,6 +171,13 @@ TEST(streams_equal_themselves_alone_in_qwen3) {
 }
 END
 
+/* Recurrent layers, whose rejected drafts are taken back by replaying the accepted ones, and a head
+ * for multi-token prediction. */
+TEST(streams_equal_themselves_alone_in_qwen3_5) {
+    check_family("qwen3_5");
+}
+END
+
 TEST(a_receipt_tells_seeds_apart) {
     struct engine *engine = open_engine("llama", 1, 0, 1, NULL);
     struct receipt receipts[2];
@@ -205,4 +212,5 @@ TEST(a_prompt_that_cannot_fit_is_refused_before_its_first_row) {
 END
 
 SUITE(engine, 300, streams_equal_themselves_alone_in_llama, streams_equal_themselves_alone_in_qwen3,
+      streams_equal_themselves_alone_in_qwen3_5,
       a_receipt_tells_seeds_apart, a_prompt_that_cannot_fit_is_refused_before_its_first_row)

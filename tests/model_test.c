@@ -208,9 +208,11 @@ static void check_poison(int32_t n_out) {
 
     const float *logits = NULL;
     int32_t ids[] = {0, 7}, positions[] = {0, 1}, last = 1;
-    struct span span = {.n_rows = 2, .pages = state.pages};
+    struct span span = {.n_rows = 2, .pages = state.pages, .n_certain = 2};
     struct batch batch = {2, ids, positions, &span, 1, &last, n_out};
     CHECK_EQ_INT(model_forward(model, &batch, &logits, &err), STATUS_BAD_INPUT);
+    CHECK(!model_is_finite(model, &batch, 0));
+    model_explain(model, &batch, 0, &err);
     CHECK_CONTAINS(err.text, "a value is not finite, first after 'embed' of layer -1");
 
     ids[0] = 7;  // and the model still works

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { PARALLEL_DEFAULT = 16 };
 
@@ -66,16 +67,37 @@ static enum status size_state(struct engine *engine, const struct engine_options
     return STATUS_OK;
 }
 
+/* --drafter: copies of the context, the model's own draft head, or both. */
+static enum status choose_drafters(const struct engine *engine,
+                                   const struct engine_options *options,
+                                   struct scheduler_options *out, struct error *err) {
+    const char *name = options->drafters != NULL ? options->drafters : "auto";
+    bool is_auto = strcmp(name, "auto") == 0, is_copy = strcmp(name, "copy") == 0;
+    bool is_head = strcmp(name, "mtp") == 0;
+    if (!is_auto && !is_copy && !is_head) {
+        return error_set(err, STATUS_USAGE, "drafter '%s': auto, copy and mtp are known", name);
+    }
+    if (is_head && !engine->model->has_draft_head) {
+        return error_set(err, STATUS_UNSUPPORTED, "%s has no head for multi-token prediction",
+                         engine->model->name);
+    }
+    out->uses_head = !is_copy;
+    out->drafter = options->drafter != NULL ? options->drafter : is_head ? NULL : &drafter_copy;
+    return STATUS_OK;
+}
+
 enum status engine_open(struct engine **out, const char *path, const struct engine_options *options,
                         struct error *err) {
     struct engine *engine = mem_zero(1, sizeof *engine);
     int32_t parallel = options->parallel_max > 0 ? options->parallel_max : PARALLEL_DEFAULT;
     struct scheduler_options scheduler = {
         .parallel_max = parallel < LIMIT_SESSIONS ? parallel : LIMIT_SESSIONS,
-        .drafter = options->drafter != NULL ? options->drafter : &drafter_copy,
         .drafts = options->drafts,
     };
     enum status status = model_open(&engine->model, path, &options->model, err);
+    if (status == STATUS_OK) {
+        status = choose_drafters(engine, options, &scheduler, err);
+    }
     if (status == STATUS_OK) {
         status = size_state(engine, options, &scheduler, err);
     }

@@ -19,7 +19,8 @@ struct engine_options {
     int32_t chunk;         // prefill rows of a pass; 0: chosen.  Never changes a byte
     size_t state_budget;   // bytes for attention pages; 0: a share of free memory
     bool drafts;           // default of requests that do not say
-    const struct drafter_kind *drafter;  // NULL: context copies
+    const char *drafters;  // "copy", "mtp"; NULL or "auto": all that the model has
+    const struct drafter_kind *drafter;  // in place of context copies, for tests; NULL: none
 };
 
 enum request_drafts { DRAFTS_DEFAULT, DRAFTS_ON, DRAFTS_OFF };

@@ -189,7 +189,7 @@ static enum status run(struct model *model, const struct batch *batch, const str
                           : model->family->forward_draft(model->weights, x, batch, *hidden);
     enum status status = x->backend->end != NULL ? x->backend->end(x->device, err) : STATUS_OK;
     x->scratch_used = 0;
-    model->hidden = out->hidden;
+    model->last = *out;
     return status;
 }
 
@@ -218,42 +218,62 @@ static void search_nonfinite(void *user, const char *name, int32_t layer, struct
     }
 }
 
-/* The same pass again, looking after every step.  (Recurrent states have moved on: its values are
- * others, and as little finite.) */
-static enum status explain_nonfinite(struct model *model, const struct batch *batch,
-                                     struct error *err) {
-    struct nonfinite_search search = {.x = &model->exec};
-    struct outputs out;
-    exec_trace_fn trace = model->exec.trace;
-    void *user = model->exec.trace_user;
-    model->exec.trace = search_nonfinite;
-    model->exec.trace_user = &search;
-    enum status status = run(model, batch, NULL, &out, err);
-    model->exec.trace = trace;
-    model->exec.trace_user = user;
-    if (status != STATUS_OK) {
-        return status;
+static bool is_finite(struct model *model, struct tensor t, int32_t first, int32_t n) {
+    return n == 0 ||
+           !model->exec.backend->has_nonfinite(model->exec.device, tensor_rows(t, first, n));
+}
+
+bool model_is_finite(struct model *model, const struct batch *batch, int32_t span) {
+    const struct span *s = &batch->spans[span];
+    bool is_good = is_finite(model, model->last.stream, s->first_row, s->n_rows);
+    for (int32_t i = 0; i < batch->n_out && is_good; i++) {
+        int32_t row = batch->out_rows[i] - s->first_row;
+        is_good = row < 0 || row >= s->n_rows || is_finite(model, model->last.logits, i, 1);
     }
-    return error_set(err, STATUS_BAD_INPUT,
-                     "%s: a value is not finite, first after '%s' of layer %d", model->name,
-                     search.name != NULL ? search.name : "logits", (int)search.layer);
+    return is_good;
+}
+
+void model_explain(struct model *model, const struct batch *batch, int32_t span,
+                   struct error *err) {
+    struct nonfinite_search search = {.x = &model->exec};
+    struct span alone = batch->spans[span];
+    struct outputs out;
+    struct exec *x = &model->exec;
+    exec_trace_fn trace = x->trace;
+    void *user = x->trace_user;
+    const struct batch again = {
+        .n_rows = alone.n_rows,
+        .ids = batch->ids + alone.first_row,
+        .positions = batch->positions + alone.first_row,
+        .spans = &alone,
+        .n_spans = 1,
+    };
+    alone.first_row = 0;
+    x->trace = search_nonfinite;
+    x->trace_user = &search;
+    enum status status = run(model, &again, NULL, &out, err);
+    x->trace = trace;
+    x->trace_user = user;
+    if (status == STATUS_OK) {
+        error_set(err, STATUS_BAD_INPUT, "%s: a value is not finite, first after '%s' of layer %d",
+                  model->name, search.name != NULL ? search.name : "logits", (int)search.layer);
+    }
 }
 
 enum status model_forward(struct model *model, const struct batch *batch, const float **logits,
                           struct error *err) {
     struct outputs out;
-    const struct backend *backend = model->exec.backend;
     enum status status = run(model, batch, NULL, &out, err);
     if (status != STATUS_OK) {
         return status;
     }
-    /* Integer rules can swallow a NaN on the way to the logits: the stream keeps it. */
-    if (backend->has_nonfinite(model->exec.device, out.stream) ||
-        (batch->n_out > 0 && backend->has_nonfinite(model->exec.device, out.logits))) {
-        return explain_nonfinite(model, batch, err);
-    }
     *logits = fetch_logits(model, out.logits);
-    return STATUS_OK;
+    /* Integer rules can swallow a NaN on the way to the logits: the stream keeps it. */
+    if (is_finite(model, out.stream, 0, batch->n_rows) &&
+        is_finite(model, out.logits, 0, batch->n_out)) {
+        return STATUS_OK;
+    }
+    return error_set(err, STATUS_BAD_INPUT, "%s: a value is not finite", model->name);
 }
 
 enum status model_draft(struct model *model, const struct batch *batch, const int32_t *hidden_rows,
@@ -263,7 +283,7 @@ enum status model_draft(struct model *model, const struct batch *batch, const in
     struct tensor hidden = tensor_of(DT_F32, batch->n_rows, model->dim, model->draft_hidden);
     const struct batch chosen = {.out_rows = hidden_rows, .n_out = batch->n_rows};
     begin(x, &chosen);
-    x->backend->gather_out(x->device, hidden, model->hidden, &chosen);
+    x->backend->gather_out(x->device, hidden, model->last.hidden, &chosen);
     enum status status = run(model, batch, &hidden, &out, err);
     if (status == STATUS_OK) {
         *logits = fetch_logits(model, out.logits);

@@ -47,10 +47,10 @@ struct model {
     size_t weights_size;           // bytes the backend holds or maps
     void **owned;                  // large memory: rows put in order, --quant
     int32_t n_owned;
-    struct tensor hidden;  // of the last pass, in scratch; see model_draft()
-    float *draft_hidden;   // [rows_max, dim] in backend memory; NULL without a draft head
-    float *host_logits;    // [LIMIT_OUT_ROWS, vocab] for backends whose memory is not the host's
-    char digest[65];       // weights, config, quant, acts, cache format, contract
+    struct outputs last;  // of the last pass, in scratch
+    float *draft_hidden;  // [rows_max, dim] in backend memory; NULL without a draft head
+    float *host_logits;   // [LIMIT_OUT_ROWS, vocab] for backends whose memory is not the host's
+    char digest[65];      // weights, config, quant, acts, cache format, contract
     char template_digest[65];
 };
 
@@ -61,10 +61,15 @@ MUST_CHECK enum status model_open(struct model **out, const char *path,
 void model_close(struct model *model);
 
 /* One pass.  `logits` gives n_out rows of vocab values in host memory, valid until the next pass.
- * STATUS_IO when the device failed; STATUS_BAD_INPUT when a row is not finite, naming the first
- * layer and op where that happened. */
+ * STATUS_IO when the device failed; STATUS_BAD_INPUT when a value is not finite: the results of
+ * spans that model_is_finite() are good all the same. */
 MUST_CHECK enum status model_forward(struct model *model, const struct batch *batch,
                                      const float **logits, struct error *err);
+/* Of span `span` of the last pass. */
+bool model_is_finite(struct model *model, const struct batch *batch, int32_t span);
+/* Runs span `span` again, alone, and says after which layer and op a value was not finite.  The
+ * last pass's results are gone, and the span's recurrent state with them. */
+void model_explain(struct model *model, const struct batch *batch, int32_t span, struct error *err);
 /* One pass of the draft head (see family.h).  Row i takes row `hidden_rows[i]` of the last pass:
  * of the model's, or of this function's, to draft one token further. */
 MUST_CHECK enum status model_draft(struct model *model, const struct batch *batch,

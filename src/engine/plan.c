@@ -1,4 +1,4 @@
-/* plan.c - rows of the next pass, and how wide a draft window pays. */
+/* plan.c - rows of the next pass, and what passes cost. */
 #include "plan.h"
 
 enum { COST_BUCKETS = 16, SHARED_CHUNK = 64 };
@@ -33,29 +33,10 @@ double pass_costs_guess(const struct pass_costs *costs, int32_t n_rows) {
     return 0;
 }
 
-/* The window with the most expected tokens per millisecond, given how often drafts survive. */
-static int32_t best_window(const struct pass_costs *costs, double acceptance, int32_t n_other,
-                           int32_t n_max) {
-    double expected = 1, survive = 1, best_rate = 0;
-    int32_t best = 0;
-    for (int32_t n = 0; n <= n_max; n++) {
-        double ms = pass_costs_guess(costs, n_other + 1 + n);
-        double rate = ms > 0 ? expected / ms : expected;
-        if (rate > best_rate) {
-            best_rate = rate;
-            best = n;
-        }
-        survive *= acceptance;
-        expected += survive;
-    }
-    return best;
-}
-
 static void add_rows(struct plan *plan, struct session *s, int32_t n_rows, bool has_out) {
     struct batch *b = &plan->batch;
     int32_t first = b->n_rows, n_all = n_rows + s->n_drafts;
-    struct error err;
-    if (state_grow(&s->state, s->n_computed + n_all, &err) != STATUS_OK) {
+    if (state_grow(&s->state, s->n_computed + n_all, &s->error) != STATUS_OK) {
         s->finish = FINISH_ERROR;
         return;
     }
@@ -72,27 +53,34 @@ static void add_rows(struct plan *plan, struct session *s, int32_t n_rows, bool 
         .n_certain = n_rows,
         .n_replay = s->n_replay,
     };
-    plan->parts[plan->n_parts++] =
-        (struct plan_part){.session = s, .n_rows = n_rows, .first_out = has_out ? b->n_out : -1};
+    plan->parts[plan->n_parts++] = (struct plan_part){
+        .session = s,
+        .first_row = first,
+        .first_pos = s->n_computed,
+        .n_rows = n_rows,
+        .first_out = has_out ? b->n_out : -1,
+    };
     for (int32_t i = n_rows - 1; has_out && i < n_all; i++) {
         plan->out_rows[b->n_out++] = first + i;
     }
     b->n_rows += n_all;
 }
 
-static void plan_decode(struct plan *plan, struct session *s, int32_t n_left_sessions,
-                        const struct plan_limits *limits, const struct pass_costs *costs) {
+/* The last known token and its drafts, as far as there is room: one row and its logits are left for
+ * each session behind. */
+static void plan_decode(struct plan *plan, struct session *s, int32_t n_behind,
+                        const struct plan_limits *limits) {
     struct batch *b = &plan->batch;
-    int32_t n_free = limits->rows_max - b->n_rows - n_left_sessions;
-    int32_t n_free_out = LIMIT_OUT_ROWS - b->n_out - n_left_sessions;
-    int32_t n_max = n_free < n_free_out ? n_free : n_free_out;
-    n_max = n_max < LIMIT_DRAFT ? n_max : LIMIT_DRAFT;
-    session_propose(s, best_window(costs, session_acceptance(s), b->n_rows, n_max));
+    int32_t n_max = limits->rows_max - b->n_rows - 1 - n_behind;
+    int32_t n_out = LIMIT_OUT_ROWS - b->n_out - 1 - n_behind;
+    n_max = n_max < n_out ? n_max : n_out;
+    n_max = n_max > 0 ? n_max : 0;
+    s->n_drafts = s->n_drafts < n_max ? s->n_drafts : n_max;
     add_rows(plan, s, 1, true);
 }
 
 void plan_pass(struct plan *plan, struct session *const *sessions, int32_t n_sessions,
-               const struct plan_limits *limits, const struct pass_costs *costs) {
+               const struct plan_limits *limits) {
     int32_t n_decoding = 0;
     plan->n_parts = 0;
     plan->batch = (struct batch){
@@ -109,7 +97,7 @@ void plan_pass(struct plan *plan, struct session *const *sessions, int32_t n_ses
         struct batch *b = &plan->batch;
         if (session_pending(sessions[i]) == 1 && b->n_rows < limits->rows_max &&
             b->n_out < LIMIT_OUT_ROWS) {
-            plan_decode(plan, sessions[i], --n_left, limits, costs);
+            plan_decode(plan, sessions[i], --n_left, limits);
         }
     }
     int32_t chunk = n_decoding > 0 && limits->chunk > SHARED_CHUNK ? SHARED_CHUNK : limits->chunk;

@@ -18,8 +18,11 @@ double pass_costs_guess(const struct pass_costs *costs, int32_t n_rows);
 /* One session's part of a pass. */
 struct plan_part {
     struct session *session;
+    int32_t first_row;  // of the pass
+    int32_t first_pos;  // of the session
     int32_t n_rows;     // known tokens computed
     int32_t first_out;  // row of the logits; -1: the pass ends before the last known token
+    bool is_bad;        // its values are not finite
 };
 
 struct plan {
@@ -35,7 +38,7 @@ struct plan_limits {
     int32_t chunk;     // prefill rows of a pass
 };
 
-/* Fill `plan` from the sessions, which are in order of service.  Sessions whose pages cannot be
- * made are left out with the error noted; at least one row otherwise. */
+/* Fill `plan` from the sessions and their drafts, which are in order of service.  Sessions whose
+ * pages cannot be made are left out with the error noted; at least one row otherwise. */
 void plan_pass(struct plan *plan, struct session *const *sessions, int32_t n_sessions,
-               const struct plan_limits *limits, const struct pass_costs *costs);
+               const struct plan_limits *limits);

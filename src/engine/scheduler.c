@@ -2,6 +2,7 @@
 #include "scheduler.h"
 
 #include "clock.h"
+#include "draft.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -27,6 +28,8 @@ struct scheduler {
     int32_t n_sessions;
     struct session *ready[LIMIT_SESSIONS];  // those in the next pass
     struct pass_costs costs;
+    struct drafting drafting;
+    int32_t n_measured;  // of measured_rows
     struct plan plan;
 };
 
@@ -125,11 +128,8 @@ static void queue_drop_first(struct scheduler *sc) {
     pthread_mutex_unlock(&sc->lock);
 }
 
-static const struct drafter_kind *drafter_for(const struct scheduler *sc,
-                                              const struct request *request) {
-    bool drafts =
-        request->drafts == DRAFTS_DEFAULT ? sc->options.drafts : request->drafts == DRAFTS_ON;
-    return drafts ? sc->options.drafter : NULL;
+static bool wants_drafts(const struct scheduler *sc, const struct request *request) {
+    return request->drafts == DRAFTS_DEFAULT ? sc->options.drafts : request->drafts == DRAFTS_ON;
 }
 
 /* First come, first served: a request that must wait for memory holds back those behind it. */
@@ -138,9 +138,11 @@ static void admit(struct scheduler *sc) {
     while (sc->n_sessions < sc->options.parallel_max && (stream = queue_first(sc)) != NULL) {
         struct session *session = NULL;
         struct error err = {0};
-        enum status status =
-            session_open(&session, sc->model, &sc->pool, stream,
-                         drafter_for(sc, stream_request(stream)), sc->options.context_max, &err);
+        bool drafts = wants_drafts(sc, stream_request(stream));
+        enum status status = session_open(
+            &session, sc->model, &sc->pool, stream, drafts ? sc->options.drafter : NULL,
+            drafts && sc->options.uses_head && sc->model->has_draft_head, sc->options.context_max,
+            &err);
         if (status == STATUS_BUSY && sc->n_sessions > 0) {
             return;
         }
@@ -157,13 +159,44 @@ static void admit(struct scheduler *sc) {
 
 /* ---- a pass --------------------------------------------------------------------------------- */
 
-static int32_t index_of(const struct scheduler *sc, const struct session *session) {
-    for (int32_t i = 0; i < sc->n_sessions; i++) {
-        if (sc->sessions[i] == session) {
-            return i;
+/* Ends whoever is finished; the last part of a pass. */
+static void end_finished(struct scheduler *sc) {
+    for (int32_t i = sc->n_sessions - 1; i >= 0; i--) {
+        struct session *s = sc->sessions[i];
+        if (s->finish != FINISH_NONE) {
+            end_session(sc, i, s->finish == FINISH_ERROR ? &s->error : NULL);
         }
     }
-    return -1;
+}
+
+/* The device failed: the sessions of this pass end; the others and the server go on. */
+static void fail_pass(struct scheduler *sc, const struct error *err) {
+    for (int32_t i = 0; i < sc->plan.n_parts; i++) {
+        struct session *s = sc->plan.parts[i].session;
+        s->finish = FINISH_ERROR;
+        s->error = *err;
+        state_spoil(&s->state);
+    }
+    end_finished(sc);
+}
+
+/* Rows do not see each other: sessions whose rows are finite go on as if the others were not there.
+ * The rest is `is_bad` until explain_bad() has said why, by passes of their own. */
+static void find_bad(struct scheduler *sc) {
+    for (int32_t i = 0; i < sc->plan.n_parts; i++) {
+        sc->plan.parts[i].is_bad = !model_is_finite(sc->model, &sc->plan.batch, i);
+    }
+}
+
+static void explain_bad(struct scheduler *sc) {
+    for (int32_t i = 0; i < sc->plan.n_parts; i++) {
+        struct session *s = sc->plan.parts[i].session;
+        if (sc->plan.parts[i].is_bad) {
+            s->finish = FINISH_ERROR;
+            state_spoil(&s->state);
+            model_explain(sc->model, &sc->plan.batch, i, &s->error);
+        }
+    }
 }
 
 static void take_results(struct scheduler *sc, const float *logits) {
@@ -172,26 +205,9 @@ static void take_results(struct scheduler *sc, const float *logits) {
         const float *rows = part->first_out >= 0
                                 ? logits + (size_t)part->first_out * (size_t)sc->model->vocab
                                 : NULL;
-        session_take(part->session, part->n_rows, rows);
-    }
-    for (int32_t i = sc->n_sessions - 1; i >= 0; i--) {
-        if (sc->sessions[i]->finish == FINISH_ERROR) {
-            struct error err;
-            error_set(&err, STATUS_NO_MEMORY, "attention pages: out of memory");
-            end_session(sc, i, &err);
-        } else if (sc->sessions[i]->finish != FINISH_NONE) {
-            end_session(sc, i, NULL);
+        if (!part->is_bad) {
+            session_take(part->session, part->n_rows, rows);
         }
-    }
-}
-
-/* Only the sessions of the failing pass end; the others and the server go on. */
-static void fail_pass(struct scheduler *sc, const struct error *err) {
-    for (int32_t i = 0; i < sc->plan.n_parts; i++) {
-        int32_t at = index_of(sc, sc->plan.parts[i].session);
-        sc->sessions[at]->finish = FINISH_ERROR;
-        state_spoil(&sc->sessions[at]->state);
-        end_session(sc, at, err);
     }
 }
 
@@ -217,6 +233,14 @@ static int32_t find_ready(struct scheduler *sc) {
     return n;
 }
 
+static void count_pass(struct scheduler *sc, double ms) {
+    pass_costs_add(&sc->costs, sc->plan.batch.n_rows, ms);
+    pthread_mutex_lock(&sc->lock);
+    sc->counters.n_passes++;
+    sc->counters.n_rows += sc->plan.batch.n_rows;
+    pthread_mutex_unlock(&sc->lock);
+}
+
 static void run_pass(struct scheduler *sc) {
     static const struct timespec nap = {.tv_nsec = 2000000};
     struct error err = {0};
@@ -226,30 +250,87 @@ static void run_pass(struct scheduler *sc) {
         nanosleep(&nap, NULL);
         return;
     }
-    plan_pass(&sc->plan, sc->ready, n_ready, &sc->options.limits, &sc->costs);
+    plan_pass(&sc->plan, sc->ready, n_ready, &sc->options.limits);
     if (sc->plan.batch.n_rows > 0) {
         double start = clock_ms();
         enum status status = model_forward(sc->model, &sc->plan.batch, &logits, &err);
-        if (status != STATUS_OK) {
+        if (status != STATUS_OK && status != STATUS_BAD_INPUT) {
             fail_pass(sc, &err);
             return;
         }
-        pass_costs_add(&sc->costs, sc->plan.batch.n_rows, clock_ms() - start);
-        pthread_mutex_lock(&sc->lock);
-        sc->counters.n_passes++;
-        sc->counters.n_rows += sc->plan.batch.n_rows;
-        pthread_mutex_unlock(&sc->lock);
+        count_pass(sc, clock_ms() - start);
+        if (status == STATUS_BAD_INPUT) {
+            find_bad(sc);
+        }
+        take_results(sc, logits);
+        draft_sessions(&sc->drafting, sc->model, &sc->plan, sc->sessions, sc->n_sessions,
+                       &sc->options.limits, &sc->costs);
+        explain_bad(sc);
     }
-    take_results(sc, logits);
+    end_finished(sc);
     rotate(sc);
 }
 
-/* Sleep until there is work; false when it is time to stop. */
+/* ---- measuring ------------------------------------------------------------------------------ */
+
+/* What passes of these widths cost, before the first request: each width twice, since the first
+ * pass also reads the weights in. */
+static const int32_t measured_rows[] = {1, 1, 2, 2, 4, 4, 8, 8, 16, 16};
+enum { MEASURES = sizeof measured_rows / sizeof measured_rows[0] };
+
+static double measure_pass(struct scheduler *sc, struct state *state, int32_t n, bool is_draft) {
+    static const int32_t ids[16] = {0};
+    static const int32_t rows[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const float *logits;
+    struct error err;
+    struct span span = {.n_rows = n, .pages = state->pages, .fixed = state->fixed, .n_certain = 1};
+    struct batch batch = {.n_rows = n,
+                          .ids = ids,
+                          .positions = rows,
+                          .spans = &span,
+                          .n_spans = 1,
+                          .out_rows = rows,
+                          .n_out = n};
+    double start = clock_ms();
+    enum status status = is_draft ? model_draft(sc->model, &batch, rows, &logits, &err)
+                                  : model_forward(sc->model, &batch, &logits, &err);
+    return status == STATUS_OK ? clock_ms() - start : 0;
+}
+
+/* The next of the measurements; nothing is kept of a pass that fails. */
+static void measure(struct scheduler *sc) {
+    int32_t i = sc->n_measured++, n = measured_rows[i];
+    struct state state;
+    struct error err;
+    if (n > sc->options.limits.rows_max ||
+        state_open(&state, &sc->pool, PAGE_TOKENS, NULL, &err) != STATUS_OK) {
+        return;
+    }
+    double ms = state_grow(&state, n, &err) == STATUS_OK ? measure_pass(sc, &state, n, false) : 0;
+    if (i % 2 == 1 && ms > 0) {
+        pass_costs_add(&sc->costs, n, ms);
+    }
+    if (n == 1 && ms > 0 && sc->model->has_draft_head) {
+        double step_ms = measure_pass(sc, &state, n, true);
+        if (i % 2 == 1 && step_ms > 0) {
+            drafting_add_cost(&sc->drafting, step_ms);
+        }
+    }
+    state_close(&state);
+}
+
+/* Sleep until there is work, measuring first if that is not done; false when it is time to stop. */
 static bool wait_for_work(struct scheduler *sc) {
     pthread_mutex_lock(&sc->lock);
     sc->counters.n_running = sc->n_sessions;
     while (!sc->is_stopping && sc->n_queued == 0 && sc->n_sessions == 0) {
-        pthread_cond_wait(&sc->filled, &sc->lock);
+        if (sc->n_measured < MEASURES) {
+            pthread_mutex_unlock(&sc->lock);
+            measure(sc);
+            pthread_mutex_lock(&sc->lock);
+        } else {
+            pthread_cond_wait(&sc->filled, &sc->lock);
+        }
     }
     bool goes_on = !sc->is_stopping;
     pthread_mutex_unlock(&sc->lock);

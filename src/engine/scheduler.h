@@ -10,7 +10,8 @@ struct scheduler;
 struct scheduler_options {
     int32_t context_max, parallel_max, n_pages;
     struct plan_limits limits;
-    const struct drafter_kind *drafter;
+    const struct drafter_kind *drafter;  // NULL: the draft head alone
+    bool uses_head;
     bool drafts;
 };
 

@@ -45,7 +45,11 @@ static enum status score_pass(struct model *model, struct state *state, const in
         .out_rows = out_rows,
         .n_out = n,
     };
-    return model_forward(model, &batch, logits, err);
+    status = model_forward(model, &batch, logits, err);
+    if (status == STATUS_BAD_INPUT) {
+        model_explain(model, &batch, 0, err);
+    }
+    return status;
 }
 
 enum status score_tokens(struct model *model, const int32_t *ids, int32_t n_ids,

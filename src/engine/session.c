@@ -8,6 +8,8 @@
 
 enum { TEXT_MAX = 1 << 24 };  // certain text of one pass
 
+static const struct draft_trust trust_at_first = {1.8, 2};
+
 static void hash_ids(struct sha256 *hash, const int32_t *ids, int32_t n) {
     sha256_add(hash, ids, (size_t)n * sizeof *ids);  // little-endian int32 on every machine we run
 }
@@ -26,7 +28,7 @@ static int32_t tokens_max(const struct request *request, int32_t context_max) {
 }
 
 enum status session_open(struct session **out, struct model *model, struct page_pool *pool,
-                         struct stream *stream, const struct drafter_kind *drafter,
+                         struct stream *stream, const struct drafter_kind *drafter, bool has_head,
                          int32_t context_max, struct error *err) {
     const struct request *request = stream_request(stream);
     struct session *s = mem_zero(1, sizeof *s);
@@ -51,8 +53,10 @@ enum status session_open(struct session **out, struct model *model, struct page_
                                       request->n_stops);
     s->drafter_kind = drafter;
     s->drafter = drafter != NULL ? drafter->open(request->prompt, request->n_prompt) : NULL;
-    s->draft_hits = 1.5;  // begin with some trust
-    s->draft_trials = 2;
+    for (int32_t i = 0; i < SOURCE_COUNT; i++) {
+        s->trust[i] = trust_at_first;
+    }
+    s->has_head = has_head;
     s->ids = mem_zero((size_t)s->n_tokens_max + 1, sizeof *s->ids);
     memcpy(s->ids, request->prompt, (size_t)request->n_prompt * sizeof *s->ids);
     s->n_known = request->n_prompt;
@@ -65,7 +69,9 @@ enum status session_open(struct session **out, struct model *model, struct page_
     struct sha256 *prompt_hash = sha256_open();
     hash_ids(prompt_hash, request->prompt, request->n_prompt);
     close_hash(&prompt_hash, s->receipt.prompt_sha256);
-    s->receipt.drafts.drafter = drafter != NULL ? drafter->name : "none";
+    s->receipt.drafts.drafter = drafter == NULL ? (has_head ? "mtp" : "none")
+                                : has_head      ? "mtp+copy"
+                                                : drafter->name;
     s->started_ms = clock_ms();
     s->timings.queue_ms = s->started_ms - stream_submitted_ms(stream);
     *out = s;
@@ -107,6 +113,7 @@ void session_propose(struct session *s, int32_t n_max) {
         }
     }
     s->n_drafts = n;
+    s->source = SOURCE_COPY;
 }
 
 static bool contains(const int32_t *ids, int32_t n, int32_t id) {
@@ -150,12 +157,16 @@ static void describe_token(struct session *s, const float *row, int32_t id,
     }
 }
 
-/* Draw the token behind the last known one and append it. */
-static int32_t draw_one(struct session *s, const float *row) {
-    bool is_early = s->n_known - s->request->n_prompt < s->request->min_tokens;
+int32_t session_draw(struct session *s, const float *row, int32_t pos) {
+    bool is_early = pos - s->request->n_prompt < s->request->min_tokens;
     s->sampler.banned = s->model->eos;
     s->sampler.n_banned = is_early ? s->model->n_eos : 0;
-    int32_t id = sampler_draw(&s->sampler, row, s->n_known);
+    return sampler_draw(&s->sampler, row, pos);
+}
+
+/* Draw the token behind the last known one and append it. */
+static int32_t draw_one(struct session *s, const float *row) {
+    int32_t id = session_draw(s, row, s->n_known);
     sampler_accept(&s->sampler, id);
     witness_row(s, row);
     hash_ids(s->tokens_hash, &id, 1);
@@ -176,6 +187,13 @@ static void emit(struct session *s, const struct event_token *tokens, int32_t n_
     buffer_clear(&s->text);
 }
 
+/* What is not tried is slowly trusted again, or nobody would ever try. */
+static void forget(struct draft_trust *trust) {
+    const double pace = 0.04;
+    trust->hits += pace * (trust_at_first.hits - trust->hits);
+    trust->trials += pace * (trust_at_first.trials - trust->trials);
+}
+
 static void count_drafts(struct session *s, int32_t n_accepted) {
     struct draft_stats *stats = &s->receipt.drafts;
     int32_t n_rows = 1 + s->n_drafts;
@@ -184,10 +202,19 @@ static void count_drafts(struct session *s, int32_t n_accepted) {
     stats->accepted += n_accepted;
     stats->rows_min = stats->rounds == 1 || n_rows < stats->rows_min ? n_rows : stats->rows_min;
     stats->rows_max = n_rows > stats->rows_max ? n_rows : stats->rows_max;
+    s->n_saved += s->source == SOURCE_HEAD ? n_accepted : 0;
+    for (int32_t i = 0; i < SOURCE_COUNT; i++) {
+        if (s->n_drafts == 0 || i != (int32_t)s->source) {
+            forget(&s->trust[i]);
+        }
+    }
     if (s->n_drafts > 0) {
         const double memory = 0.85;
-        s->draft_hits = s->draft_hits * memory + n_accepted;
-        s->draft_trials = s->draft_trials * memory + n_accepted + (n_accepted < s->n_drafts);
+        struct draft_trust *trust = &s->trust[s->source];
+        trust->hits = trust->hits * memory + n_accepted;
+        trust->trials = trust->trials * memory + n_accepted + (n_accepted < s->n_drafts);
+    }
+    if (s->n_drafts > 0 && s->source == SOURCE_COPY) {
         s->drafter_kind->report(s->drafter, s->n_drafts, n_accepted);
     }
 }
