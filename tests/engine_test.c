@@ -1,14 +1,30 @@
-/* engine_test.c - drafted = serial, batched = alone, cancelled neighbours change nothing: receipts
- * of random requests served together equal those of the same requests alone and undrafted.
+/* engine_test.c - drafted = serial, batched = alone, neighbours that leave or fail change nothing:
+ * receipts, texts, log-probabilities and stops of random requests served together equal those of
+ * the same requests alone and undrafted; faults put in on purpose are seen.
  */
+#include "digest.h"
 #include "drafter.h"
 #include "engine.h"
+#include "stream.h"
 #include "test.h"
+
+#include <math.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { N_STREAMS = 48, N_ROUNDS = 12 };
+enum { N_STREAMS = 48, N_ROUNDS = 12, TOKENS_MAX = 64 };
+
+/* What a client sees of one request. */
+struct outcome {
+    struct receipt receipt;
+    uint64_t seen;  // of its texts, tokens, log-probabilities and stop string
+    bool is_stopped_by_text;
+    int32_t tokens[TOKENS_MAX], n_tokens;
+};
+
+/* The requests of a family, each alone and undrafted. */
+static struct outcome alone[N_STREAMS];
 
 /* A small generator, so that a failure can be repeated. */
 static uint32_t chance(uint64_t *state, uint32_t n) {
@@ -63,6 +79,13 @@ static struct request *make_request(uint64_t i, enum request_drafts drafts) {
     r->sampling.presence_penalty = chance(&state, 4) == 0 ? 0.5 : 0;
     r->sampling.biases = bias;
     r->sampling.n_biases = (int32_t)chance(&state, 2);
+    r->top_logprobs = (int32_t)chance(&state, 5) - 1;
+    static const char *const stops[] = {"an", "e", " t", "zzzz"};
+    static const int32_t stop_ids[] = {9, 17, 33};
+    r->stops = stops;
+    r->n_stops = chance(&state, 3) == 0 ? 1 + (int32_t)chance(&state, 4) : 0;
+    r->stop_ids = stop_ids;
+    r->n_stop_ids = (int32_t)chance(&state, 4);
     return r;
 }
 
@@ -73,24 +96,52 @@ static struct stream *submit(struct engine *engine, uint64_t i, enum request_dra
     return stream;
 }
 
-static struct receipt finish(struct stream *stream) {
+static void see(struct outcome *o, const void *bytes, size_t n) {
+    o->seen = o->seen * 31 + hash64(bytes, n);
+}
+
+static void see_token(struct outcome *o, const struct event_token *token, int32_t n_top) {
+    CHECK(o->n_tokens < TOKENS_MAX);
+    o->tokens[o->n_tokens++] = token->id;
+    if (n_top >= 0) {
+        see(o, &token->chosen.logprob, sizeof token->chosen.logprob);
+    }
+    for (int32_t i = 0; i < n_top; i++) {
+        see(o, &token->top[i].id, sizeof token->top[i].id);
+        see(o, &token->top[i].logprob, sizeof token->top[i].logprob);
+    }
+}
+
+/* Reads a stream to its end.  Texts are seen as one, however they were cut. */
+static struct outcome finish(struct stream *stream) {
+    struct outcome o = {0};
+    struct buffer text;
+    int32_t n_top = stream_request(stream)->top_logprobs;
+    buffer_init(&text, 1 << 20);
     for (;;) {
         const struct event *event = stream_next(stream, -1);
-        CHECK(event->kind != EVENT_FAILED);
+        ck_assert_msg(event->kind != EVENT_FAILED, "%s", event->error.text);
+        buffer_append(&text, event->text, event->text_size);
+        for (int32_t i = 0; event->kind == EVENT_TOKENS && i < event->n_tokens; i++) {
+            see_token(&o, &event->tokens[i], n_top);
+        }
         if (event->kind == EVENT_DONE) {
-            struct receipt receipt = *event->receipt;
+            o.receipt = *event->receipt;
+            o.is_stopped_by_text = event->stop != NULL;
+            see(&o, text.data, text.size);
+            see(&o, event->stop != NULL ? event->stop : "", event->stop != NULL ? 2 : 0);
+            buffer_free(&text);
             stream_close(stream);
-            return receipt;
+            return o;
         }
     }
 }
 
-static void check_equal(const struct receipt *got, const struct receipt *wanted, uint64_t i) {
-    ck_assert_msg(strcmp(got->tokens_sha256, wanted->tokens_sha256) == 0 &&
-                      strcmp(got->witness, wanted->witness) == 0 &&
-                      strcmp(got->prompt_sha256, wanted->prompt_sha256) == 0 &&
-                      got->finish == wanted->finish,
-                  "request %d differs from itself alone", (int)i);
+static bool is_equal(const struct outcome *a, const struct outcome *b) {
+    return strcmp(a->receipt.tokens_sha256, b->receipt.tokens_sha256) == 0 &&
+           strcmp(a->receipt.witness, b->receipt.witness) == 0 &&
+           strcmp(a->receipt.prompt_sha256, b->receipt.prompt_sha256) == 0 &&
+           a->receipt.finish == b->receipt.finish && a->seen == b->seen;
 }
 
 /* A drafter that proposes anything at all: it may cost time, never a byte. */
@@ -126,39 +177,167 @@ static void wild_report(struct drafter *drafter, int32_t n_proposed, int32_t n_a
 static const struct drafter_kind drafter_wild = {"wild",      wild_open,    wild_close,
                                                  wild_extend, wild_propose, wild_report};
 
-static void check_family(const char *family) {
-    static struct receipt alone[N_STREAMS];
-    const struct drafter_kind *drafters[] = {&drafter_copy, &drafter_wild};
-    int32_t n_drafted = 0, n_accepted = 0, n_compared = 0;
-    uint64_t state = 7;
+/* A drafter that knows the reply, and lies now and then: long windows of accepted drafts, with
+ * every kind of end.  Requests are told apart by the length and end of their prompts. */
+struct oracle {
+    uint64_t state;
+    const struct outcome *reply;
+    int32_t at;
+};
+
+static struct drafter *oracle_open(const int32_t *prompt, int32_t n_prompt) {
+    struct oracle *o = calloc(1, sizeof *o);
+    for (uint64_t i = 0; i < N_STREAMS; i++) {
+        struct request *r = make_request(i, DRAFTS_ON);
+        if (r->n_prompt == n_prompt &&
+            memcmp(r->prompt, prompt, (size_t)n_prompt * sizeof *prompt) == 0) {
+            o->reply = &alone[i];
+        }
+        request_close(r);
+    }
+    return (struct drafter *)(void *)o;
+}
+
+static void oracle_extend(struct drafter *drafter, const int32_t *ids, int32_t n) {
+    (void)ids;
+    ((struct oracle *)(void *)drafter)->at += n;
+}
+
+static int32_t oracle_propose(struct drafter *drafter, int32_t *ids, int32_t n_max) {
+    struct oracle *o = (struct oracle *)(void *)drafter;
+    int32_t n_left = o->reply != NULL ? o->reply->n_tokens - o->at : 0;
+    int32_t n = n_left < n_max ? n_left : n_max;
+    n = n > 0 ? (int32_t)chance(&o->state, (uint32_t)n + 1) : 0;
+    for (int32_t i = 0; i < n; i++) {
+        ids[i] = o->reply->tokens[o->at + i];
+    }
+    if (n > 0 && chance(&o->state, 2) == 0) {
+        ids[(int32_t)chance(&o->state, (uint32_t)n)] = (int32_t)chance(&o->state, 400);
+    }
+    return n;
+}
+
+static const struct drafter_kind drafter_oracle = {"oracle",      oracle_open,    wild_close,
+                                                   oracle_extend, oracle_propose, wild_report};
+
+/* ---- faults that must be caught ------------------------------------------------------------- */
+
+static const struct backend *true_backend;
+
+/* One bit of one row, where a pass has several. */
+static void attend_one_ulp_off(void *device, struct tensor y, struct tensor q,
+                               const struct kv_slot *slot, const struct attend_args *args,
+                               const struct batch *batch) {
+    true_backend->attend(device, y, q, slot, args, batch);
+    if (batch->n_rows > 1) {
+        ((uint32_t *)y.data)[(size_t)(y.rows - 1) * (size_t)y.stride] ^= 1;
+    }
+}
+
+/* The session reads its neighbour's page. */
+static void attend_other_page(void *device, struct tensor y, struct tensor q,
+                              const struct kv_slot *slot, const struct attend_args *args,
+                              const struct batch *batch) {
+    struct span spans[LIMIT_SESSIONS];
+    struct batch swapped = *batch;
+    for (int32_t i = 0; i < batch->n_spans; i++) {
+        spans[i] = batch->spans[i];
+        spans[i].pages = batch->n_spans > 1 && i == 0 ? batch->spans[1].pages : spans[i].pages;
+    }
+    swapped.spans = spans;
+    true_backend->attend(device, y, q, slot, args, &swapped);
+}
+
+/* Accepted drafts are not applied to the recurrent state. */
+static void conv_without_replay(void *device, struct tensor y, struct tensor a,
+                                const struct weight *kernel, const struct recurrent_slot *slot,
+                                const struct batch *batch) {
+    struct span spans[LIMIT_SESSIONS];
+    struct batch forgetful = *batch;
+    for (int32_t i = 0; i < batch->n_spans; i++) {
+        spans[i] = batch->spans[i];
+        spans[i].n_replay = 0;
+    }
+    forgetful.spans = spans;
+    true_backend->conv(device, y, a, kernel, slot, &forgetful);
+}
+
+/* Rows of token 5 are no numbers. */
+static void embed_poison(void *device, struct tensor y, const struct weight *table,
+                         const struct batch *batch) {
+    true_backend->embed(device, y, table, batch);
+    for (int32_t r = 0; r < batch->n_rows; r++) {
+        if (batch->ids[r] == 5) {
+            ((float *)y.data)[(size_t)r * (size_t)y.stride] = NAN;
+        }
+    }
+}
+
+/* Puts `faulty` in the place of the engine's backend; it stays lent. */
+static void break_engine(struct engine *engine, struct backend *faulty) {
+    struct model *model = (struct model *)(uintptr_t)engine_model(engine);
+    true_backend = model->exec.backend;
+    *faulty = *true_backend;
+    model->exec.backend = faulty;
+}
+
+static void mend_engine(struct engine *engine) {
+    struct model *model = (struct model *)(uintptr_t)engine_model(engine);
+    model->exec.backend = true_backend;
+}
+
+/* ---- rounds --------------------------------------------------------------------------------- */
+
+struct tally {
+    int32_t n_compared, n_unequal, n_drafted, n_accepted, n_stopped;
+};
+
+static void record_alone(const char *family) {
     struct engine *engine = open_engine(family, 1, 0, 1, NULL);
     for (uint64_t i = 0; i < N_STREAMS; i++) {
         alone[i] = finish(submit(engine, i, DRAFTS_OFF));
     }
     engine_close(engine);
+}
+
+/* All requests at once, some drafted, among passers-by who leave at some moment of their life. */
+static void run_round(struct engine *engine, uint64_t *state, struct tally *tally) {
+    struct stream *streams[N_STREAMS], *passers_by[N_STREAMS];
+    for (uint64_t i = 0; i < N_STREAMS; i++) {
+        streams[i] = submit(engine, i, chance(state, 4) ? DRAFTS_ON : DRAFTS_OFF);
+        passers_by[i] = chance(state, 3) == 0 ? submit(engine, i + 1000, DRAFTS_ON) : NULL;
+    }
+    for (uint64_t i = 0; i < N_STREAMS; i++) {
+        stream_close(passers_by[i]);
+        struct outcome got = finish(streams[i]);
+        tally->n_unequal += !is_equal(&got, &alone[i]);
+        tally->n_drafted += got.receipt.drafts.drafted;
+        tally->n_accepted += got.receipt.drafts.accepted;
+        tally->n_stopped += got.is_stopped_by_text;
+        tally->n_compared++;
+    }
+}
+
+static void check_family(const char *family) {
+    static const int32_t chunks[] = {0, 1, 7, 33};
+    const struct drafter_kind *drafters[] = {&drafter_copy, &drafter_wild, &drafter_oracle};
+    struct tally tally = {0};
+    uint64_t state = 7;
+    record_alone(family);
     for (int32_t round = 0; round < N_ROUNDS; round++) {
-        static const int32_t chunks[] = {0, 1, 7, 33};
-        struct stream *streams[N_STREAMS], *passers_by[N_STREAMS];
-        engine = open_engine(family, 2 + round * 3, chunks[round % 4], round % 3 + 1,
-                             drafters[round % 2]);
-        for (uint64_t i = 0; i < N_STREAMS; i++) {
-            streams[i] = submit(engine, i, chance(&state, 4) ? DRAFTS_ON : DRAFTS_OFF);
-            passers_by[i] = chance(&state, 3) == 0 ? submit(engine, i + 1000, DRAFTS_ON) : NULL;
-        }
-        for (uint64_t i = 0; i < N_STREAMS; i++) {
-            stream_close(passers_by[i]);  // leaves at some moment of its life
-            struct receipt got = finish(streams[i]);
-            check_equal(&got, &alone[i], i);
-            n_drafted += got.drafts.drafted;
-            n_accepted += got.drafts.accepted;
-            n_compared++;
-        }
+        struct engine *engine = open_engine(family, 2 + round * 3, chunks[round % 4], round % 3 + 1,
+                                            drafters[round % 3]);
+        run_round(engine, &state, &tally);
         engine_close(engine);
     }
-    printf("engine %s: %d streams equal to themselves alone, %d of %d drafts accepted\n", family,
-           (int)n_compared, (int)n_accepted, (int)n_drafted);
+    printf("engine %s: %d streams, %d unequal to themselves alone; %d of %d drafts accepted, %d "
+           "ended at a stop string\n",
+           family, (int)tally.n_compared, (int)tally.n_unequal, (int)tally.n_accepted,
+           (int)tally.n_drafted, (int)tally.n_stopped);
     fflush(stdout);
-    CHECK(n_accepted > 0 && n_drafted > n_accepted);
+    CHECK_EQ_INT(tally.n_unequal, 0);
+    CHECK(tally.n_accepted > 500 && tally.n_drafted > tally.n_accepted);
+    CHECK(tally.n_stopped > 50);
 }
 
 TEST(streams_equal_themselves_alone_in_llama) {
@@ -178,9 +357,89 @@ TEST(streams_equal_themselves_alone_in_qwen3_5) {
 }
 END
 
+    /* Rounds until the fault shows; a fault that never shows is a test that cannot fail. */
+    static void
+    check_caught(const char *family, const char *what, const struct backend *fault_of) {
+    struct backend faulty;
+    struct tally tally = {0};
+    uint64_t state = 11;
+    for (int32_t round = 0; round < 4 && tally.n_unequal == 0; round++) {
+        struct engine *engine = open_engine(family, 12, 0, 1, &drafter_oracle);
+        break_engine(engine, &faulty);
+        faulty.attend = fault_of->attend != NULL ? fault_of->attend : faulty.attend;
+        faulty.conv = fault_of->conv != NULL ? fault_of->conv : faulty.conv;
+        run_round(engine, &state, &tally);
+        mend_engine(engine);
+        engine_close(engine);
+    }
+    printf("engine %s: %s: %d of %d streams differ\n", family, what, (int)tally.n_unequal,
+           (int)tally.n_compared);
+    fflush(stdout);
+    CHECK(tally.n_unequal > 0);
+}
+
+TEST(seeded_faults_are_caught) {
+    record_alone("llama");
+    check_caught("llama", "one ulp in a shared pass",
+                 &(struct backend){.attend = attend_one_ulp_off});
+    check_caught("llama", "a swapped page", &(struct backend){.attend = attend_other_page});
+    record_alone("qwen3_5");
+    check_caught("qwen3_5", "a dropped rollback", &(struct backend){.conv = conv_without_replay});
+}
+END
+
+/* Twelve sessions share passes; those that meet the poison fail, the others never notice. */
+TEST(a_session_that_fails_takes_nobody_with_it) {
+    struct stream *streams[N_STREAMS], *victims[N_STREAMS];
+    struct backend faulty;
+    record_alone("llama");
+    struct engine *engine = open_engine("llama", 12, 7, 1, NULL);
+    break_engine(engine, &faulty);
+    faulty.embed = embed_poison;
+    int32_t n_failed = 0, n_equal = 0, n_clean = 0;
+    for (uint64_t i = 0; i < N_STREAMS; i++) {
+        struct request *r = make_request(i + 500, DRAFTS_ON);
+        struct error err = {0};
+        ((int32_t *)(uintptr_t)r->prompt)[r->n_prompt / 2] = 5;
+        streams[i] = submit(engine, i, DRAFTS_ON);
+        CHECK_OK(engine_submit_take(engine, r, &victims[i], &err), err);
+    }
+    for (uint64_t i = 0; i < N_STREAMS; i++) {
+        const struct event *event;
+        do {
+            event = stream_next(victims[i], -1);
+        } while (event->kind != EVENT_DONE && event->kind != EVENT_FAILED);
+        n_failed +=
+            event->kind == EVENT_FAILED && strstr(event->error.text, "first after 'embed'") != NULL;
+        stream_close(victims[i]);
+        bool meets_poison = false;
+        struct request *r = make_request(i, DRAFTS_ON);
+        for (int32_t k = 0; k < r->n_prompt; k++) {
+            meets_poison |= r->prompt[k] == 5;
+        }
+        for (int32_t k = 0; k < alone[i].n_tokens; k++) {
+            meets_poison |= alone[i].tokens[k] == 5;
+        }
+        request_close(r);
+        if (meets_poison) {
+            stream_close(streams[i]);
+            continue;
+        }
+        struct outcome got = finish(streams[i]);
+        n_equal += is_equal(&got, &alone[i]);
+        n_clean++;
+    }
+    mend_engine(engine);
+    engine_close(engine);
+    CHECK_EQ_INT(n_failed, N_STREAMS);
+    CHECK_EQ_INT(n_equal, n_clean);
+    CHECK(n_clean > N_STREAMS / 2);
+}
+END
+
 TEST(a_receipt_tells_seeds_apart) {
     struct engine *engine = open_engine("llama", 1, 0, 1, NULL);
-    struct receipt receipts[2];
+    struct outcome outcomes[2];
     for (uint64_t seed = 0; seed < 2; seed++) {
         struct request *r = make_request(3, DRAFTS_OFF);
         struct stream *stream = NULL;
@@ -189,9 +448,9 @@ TEST(a_receipt_tells_seeds_apart) {
             .temperature = 1.5, .top_p = 1, .repetition_penalty = 1, .seed = seed};
         r->max_tokens = 20;
         CHECK_OK(engine_submit_take(engine, r, &stream, &err), err);
-        receipts[seed] = finish(stream);
+        outcomes[seed] = finish(stream);
     }
-    CHECK(strcmp(receipts[0].tokens_sha256, receipts[1].tokens_sha256) != 0);
+    CHECK(strcmp(outcomes[0].receipt.tokens_sha256, outcomes[1].receipt.tokens_sha256) != 0);
     engine_close(engine);
 }
 END
@@ -212,5 +471,6 @@ TEST(a_prompt_that_cannot_fit_is_refused_before_its_first_row) {
 END
 
 SUITE(engine, 300, streams_equal_themselves_alone_in_llama, streams_equal_themselves_alone_in_qwen3,
-      streams_equal_themselves_alone_in_qwen3_5,
+      streams_equal_themselves_alone_in_qwen3_5, seeded_faults_are_caught,
+      a_session_that_fails_takes_nobody_with_it,
       a_receipt_tells_seeds_apart, a_prompt_that_cannot_fit_is_refused_before_its_first_row)
