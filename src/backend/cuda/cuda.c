@@ -7,6 +7,7 @@
 #include "arithmetic.h"
 #include "backend.h"
 #include "cuda_kernels.h"
+#include "cuda_pack.h"
 #include "limits.h"
 #include "quant.h"
 
@@ -33,13 +34,6 @@ struct cuda {
     const struct batch *batch;
 };
 
-/* What weight_open makes of a matrix. */
-struct cuda_packed {
-    struct cuda_weight w;
-    void *buffers[8];
-    int32_t n_buffers;
-};
-
 static void check(struct cuda *c, cudaError_t error) {
     if (c->failed == cudaSuccess) {
         c->failed = error;
@@ -49,6 +43,13 @@ static void check(struct cuda *c, cudaError_t error) {
 static enum status cuda_fail(struct error *err, const char *what, cudaError_t error) {
     enum status status = error == cudaErrorMemoryAllocation ? STATUS_NO_MEMORY : STATUS_IO;
     return error_set(err, status, "cuda: %s: %s", what, cudaGetErrorString(error));
+}
+
+static const unsigned char *stored_row(const struct weight *w, int32_t row) {
+    size_t row_size = 0;
+    bool fits = dtype_row_size(w->t.dtype, w->t.stride, &row_size);
+    assert(fits);
+    return (const unsigned char *)w->t.data + (fits ? (size_t)row * row_size : 0);
 }
 
 static enum status cuda_open(void **device, const struct backend_options *options,
@@ -89,7 +90,7 @@ static void cuda_close(void *device) {
     cudaFree(c->flag);
     cudaFree(c->spans);
     cudaFree(c->pages);
-    cudaFree(c->acts.high);
+    cudaFree(c->acts.image);
     cudaFreeHost(c->embed_rows);
     cudaStreamDestroy(c->stream);
     free(c);
@@ -129,142 +130,9 @@ static void cuda_copy_out(void *device, void *to, const void *from, size_t size)
 
 /* ---- weights -------------------------------------------------------------------------------- */
 
-static const unsigned char *stored_row(const struct weight *w, int32_t row) {
-    size_t row_size = 0;
-    bool fits = dtype_row_size(w->t.dtype, w->t.stride, &row_size);
-    assert(fits);
-    return (const unsigned char *)w->t.data + (fits ? (size_t)row * row_size : 0);
-}
-
-/* Copy host bytes to new device memory that the packed weight owns. */
-static void *upload(struct cuda_packed *p, const void *bytes, size_t size, cudaError_t *error) {
-    void *memory = NULL;
-    if (*error == cudaSuccess && bytes != NULL) {
-        *error = cudaMalloc(&memory, size);
-        if (*error == cudaSuccess) {
-            p->buffers[p->n_buffers++] = memory;
-            *error = cudaMemcpy(memory, bytes, size, cudaMemcpyHostToDevice);
-        }
-    }
-    return memory;
-}
-
-static int32_t padded(int32_t k, int32_t unit) {
-    return (k + unit - 1) / unit * unit;
-}
-
-static cudaError_t pack_a(struct cuda_packed *p, const struct weight *w) {
-    cudaError_t error = cudaSuccess;
-    int32_t k = padded(w->t.stride, RULE_A_UNIT);
-    float *wide = mem_zero((size_t)w->t.rows * (size_t)k, sizeof *wide);
-    for (int32_t n = 0; n < w->t.rows; n++) {
-        quant_to_f32(w->t.dtype, stored_row(w, n), wide + (size_t)n * (size_t)k, w->t.stride);
-    }
-    p->w.k = k;
-    p->w.wide = upload(p, wide, (size_t)w->t.rows * (size_t)k * sizeof *wide, &error);
-    free(wide);
-    return error;
-}
-
-static cudaError_t pack_a2(struct cuda_packed *p, const struct weight *w) {
-    cudaError_t error = cudaSuccess;
-    int32_t k = padded(w->t.cols, A2_GROUP), n_groups = k / A2_GROUP;
-    size_t n_rows = (size_t)w->t.rows, size = n_rows * (size_t)k;
-    int8_t *high = mem_alloc(size), *low = mem_alloc(size);
-    uint8_t *exponents = mem_alloc(n_rows * (size_t)n_groups);
-    float *wide = mem_zero((size_t)k, sizeof *wide);
-    for (size_t n = 0; n < n_rows; n++) {
-        quant_to_f32(w->t.dtype, stored_row(w, (int32_t)n), wide, w->t.cols);
-        for (int32_t g = 0; g < n_groups; g++) {
-            int16_t q[A2_GROUP];
-            size_t at = n * (size_t)k + (size_t)g * A2_GROUP;
-            exponents[n * (size_t)n_groups + (size_t)g] =
-                canon_quantise_a2(wide + g * A2_GROUP, A2_GROUP, q);
-            for (int32_t i = 0; i < A2_GROUP; i++) {
-                high[at + (size_t)i] = (int8_t)canon_hi(q[i]);
-                low[at + (size_t)i] = (int8_t)canon_lo(q[i]);
-            }
-        }
-    }
-    p->w.k = k;
-    p->w.group = A2_GROUP;
-    p->w.high = upload(p, high, size, &error);
-    p->w.low = upload(p, low, size, &error);
-    p->w.exponents = upload(p, exponents, n_rows * (size_t)n_groups, &error);
-    free(high);
-    free(low);
-    free(exponents);
-    free(wide);
-    return error;
-}
-
-/* Host images of one quantised matrix. */
-struct image_b {
-    int8_t *codes, *sc, *m;
-    uint16_t *d, *dmin;
-    bool has_sc, has_m;
-};
-
-static void decode_row(const struct weight *w, int32_t n, int32_t k, struct image_b *to) {
-    const struct dtype_info *info = dtype_info(w->t.dtype);
-    int32_t n_blocks = k / info->block_values, per_block = info->block_values / info->group;
-    for (int32_t b = 0; b < n_blocks; b++) {
-        struct quant_block block;
-        size_t at = (size_t)n * (size_t)n_blocks + (size_t)b;
-        quant_decode(w->t.dtype, stored_row(w, n) + (size_t)b * (size_t)info->block_size, &block);
-        memcpy(to->codes + at * (size_t)info->block_values, block.code, (size_t)info->block_values);
-        to->d[at] = f32_to_f16(block.d);
-        to->dmin[at] = f32_to_f16(block.dmin);
-        for (int32_t g = 0; g < per_block; g++) {
-            to->sc[at * (size_t)per_block + (size_t)g] = (int8_t)block.sc[g];
-            to->m[at * (size_t)per_block + (size_t)g] = (int8_t)block.m[g];
-            to->has_sc |= block.sc[g] != 1;
-            to->has_m |= block.m[g] != 1;
-        }
-    }
-}
-
-static cudaError_t pack_b(struct cuda_packed *p, const struct weight *w) {
-    const struct dtype_info *info = dtype_info(w->t.dtype);
-    cudaError_t error = cudaSuccess;
-    int32_t k = w->t.stride;
-    size_t n_values = (size_t)w->t.rows * (size_t)k;
-    size_t n_blocks = n_values / (size_t)info->block_values;
-    size_t n_groups = n_values / (size_t)info->group;
-    bool has_minimum = quant_has_minimum(w->t.dtype);
-    struct image_b image = {
-        .codes = mem_alloc(n_values),
-        .sc = mem_alloc(n_groups),
-        .m = mem_alloc(n_groups),
-        .d = mem_alloc(n_blocks * sizeof(uint16_t)),
-        .dmin = mem_alloc(n_blocks * sizeof(uint16_t)),
-    };
-    for (int32_t n = 0; n < w->t.rows; n++) {
-        decode_row(w, n, k, &image);
-    }
-    p->w.k = k;
-    p->w.group = info->group;
-    p->w.groups_per_block = info->block_values / info->group;
-    p->w.high = upload(p, image.codes, n_values, &error);
-    p->w.d = upload(p, image.d, n_blocks * sizeof(uint16_t), &error);
-    p->w.sc = upload(p, image.has_sc ? image.sc : NULL, n_groups, &error);
-    p->w.dmin = upload(p, has_minimum ? image.dmin : NULL, n_blocks * sizeof(uint16_t), &error);
-    p->w.m = upload(p, has_minimum && image.has_m ? image.m : NULL, n_groups, &error);
-    free(image.codes);
-    free(image.sc);
-    free(image.m);
-    free(image.d);
-    free(image.dmin);
-    return error;
-}
-
 static void cuda_weight_close(void *device, struct weight *weight) {
     (void)device;
-    struct cuda_packed *p = weight->packed;
-    for (int32_t i = 0; p != NULL && i < p->n_buffers; i++) {
-        cudaFree(p->buffers[i]);
-    }
-    free(p);
+    cuda_packed_free(weight->packed);
     weight->packed = NULL;
 }
 
@@ -275,31 +143,17 @@ static enum status cuda_weight_open(void *device, struct weight *weight, bool us
     if (uses_rows && !uses_dot) {
         return STATUS_OK;  // embedding rows are read on the host
     }
-    struct cuda_packed *p = mem_zero(1, sizeof *p);
-    weight->packed = p;
-    p->w.rows = weight->t.rows;
-    if (!uses_dot) {
-        size_t n = (size_t)weight->t.rows * (size_t)weight->t.cols;
-        p->w.wide = upload(p, weight->t.data, n * sizeof(float), &error);
-    } else if (weight->rule == RULE_A) {
-        error = pack_a(p, weight);
-    } else {
-        error = weight->rule == RULE_A2 ? pack_a2(p, weight) : pack_b(p, weight);
-    }
-    if (error == cudaSuccess && weight->bias.data != NULL) {
-        float *bias =
-            upload(p, weight->bias.data, (size_t)weight->bias.cols * sizeof *bias, &error);
-        weight->bias.data = bias;
-    }
+    struct cuda_packed *packed = cuda_pack(weight, uses_dot, &error);
     if (error != cudaSuccess) {
-        cuda_weight_close(NULL, weight);
+        cuda_packed_free(packed);
         return cuda_fail(err, weight->name, error);
     }
+    weight->packed = packed;
     return STATUS_OK;
 }
 
 static const struct cuda_weight *packed_of(const struct weight *weight) {
-    return &((const struct cuda_packed *)weight->packed)->w;
+    return cuda_packed_weight(weight->packed);
 }
 
 /* ---- a pass --------------------------------------------------------------------------------- */
@@ -412,24 +266,28 @@ static void cuda_rms(void *device, struct tensor y, struct tensor a, const struc
     }
 }
 
-/* Room for the integer form of the activations: both slices, scales and sums in one block. */
-static void reserve_acts(struct cuda *c, int32_t rows, int32_t k, int32_t group, bool has_low) {
-    size_t n = (size_t)rows * (size_t)k, n_groups = n / (size_t)group;
-    size_t size = 2 * n + 8 * n_groups + 64;
+/* The integer form of `a` that products with `p` read. */
+static void quantise_for(struct cuda *c, struct tensor a, const struct weight *w,
+                         const struct cuda_weight *p) {
+    c->acts.rows = a.rows;
+    c->acts.form = p->form;
+    c->acts.has_low = w->rule == RULE_A2 || w->acts == ACTS_INT16;
+    c->acts.cut = p->cut;
+    size_t size = cuda_acts_size(&c->acts);
     if (size > c->acts_room) {
-        cudaFree(c->acts.high);
+        check(c, cudaStreamSynchronize(c->stream));
+        cudaFree(c->acts.image);
         c->acts_room = size * 2;
-        check(c, cudaMalloc((void **)&c->acts.high, c->acts_room));
+        check(c, cudaMalloc((void **)&c->acts.image, c->acts_room));
     }
-    int8_t *high = c->acts.high;
-    c->acts = (struct cuda_acts){
-        .high = high,
-        .low = has_low ? high + n : NULL,
-        .scales = (float *)(void *)(high + 2 * n),
-        .sums = (int32_t *)(void *)(high + 2 * n + 4 * n_groups),
-        .k = k,
-        .group = group,
-    };
+    cuda_quantise(c->stream, a.data, a.stride, a.cols, &c->acts);
+}
+
+/* May `w` read the activations that were quantised for `other`? */
+static bool shares_acts(const struct weight *w, const struct weight *other) {
+    const struct cuda_weight *p = packed_of(w), *q = packed_of(other);
+    return w->rule == other->rule && w->acts == other->acts && p->form == q->form &&
+           memcmp(&p->cut, &q->cut, sizeof p->cut) == 0;
 }
 
 static void cuda_matmul(void *device, int32_t n, struct tensor *out, struct tensor a,
@@ -442,23 +300,14 @@ static void cuda_matmul(void *device, int32_t n, struct tensor *out, struct tens
         if (w->rule == RULE_A) {
             cuda_matmul_a(c->stream, out[i].data, out[i].stride, a.data, a.stride, a.rows, a.cols,
                           p);
-        } else {
-            bool is_same = quantised_for != NULL && quantised_for->rule == w->rule &&
-                           packed_of(quantised_for)->group == p->group &&
-                           packed_of(quantised_for)->k == p->k && quantised_for->acts == w->acts;
-            bool is_a2 = w->rule == RULE_A2;
-            if (!is_same) {
-                reserve_acts(c, a.rows, p->k, p->group, is_a2 || w->acts == ACTS_INT16);
-                cuda_quantise(c->stream, a.data, a.stride, a.rows, a.cols, &c->acts,
-                              is_a2 ? 256.0f : 1.0f);
-                quantised_for = w;
-            }
-            (is_a2 ? cuda_matmul_a2 : cuda_matmul_b)(c->stream, out[i].data, out[i].stride,
-                                                     &c->acts, a.rows, p);
+            continue;
         }
-        if (w->bias.data != NULL) {
-            cuda_add_bias(c->stream, out[i].data, out[i].stride, w->bias.data, a.rows, w->t.rows);
+        if (quantised_for == NULL || !shares_acts(w, quantised_for)) {
+            quantise_for(c, a, w, p);
+            quantised_for = w;
         }
+        (a.rows <= CUDA_SKINNY_MAX ? cuda_matmul_skinny : cuda_matmul_tiled)(
+            c->stream, out[i].data, out[i].stride, &c->acts, p);
     }
 }
 

@@ -36,32 +36,73 @@ void cuda_find_nonfinite(void *stream, const float *a, int32_t stride, int32_t r
 
 /* ---- products ------------------------------------------------------------------------------- */
 
-/* Activations of one pass in integer form: [rows][k] slices, [rows][k / group] scales and sums. */
-struct cuda_acts {
-    int8_t *high, *low;  // low is NULL with --acts int8
-    float *scales;
-    int32_t *sums;
-    int32_t k, group;
+enum {
+    CUDA_STEP = 128,      // columns that a kernel takes at a time
+    CUDA_TILE = 16,       // output rows of a tile
+    CUDA_SKINNY_MAX = 16, // rows of activations that the kernel of decoding takes
+    CUDA_TILED_ROWS = 128,  // rows of a block of a larger image
+    CUDA_SEGMENTS = 8,      // of rules A2 and B
 };
-/* `scale_factor` is 256 for rule A2, 1 for rule B. */
-void cuda_quantise(void *stream, const float *a, int32_t stride, int32_t rows, int32_t cols,
-                   const struct cuda_acts *out, float scale_factor);
+
+/* Where segments begin, in steps and in columns: segment s is columns k[s] to k[s + 1], and steps
+ * at[s] to at[s + 1], the last of them padded. */
+struct cuda_cut {
+    int32_t at[CUDA_SEGMENTS + 1], k[CUDA_SEGMENTS + 1];
+};
+
+/* How codes and scales of a weight lie (cuda_forms.cuh). */
+enum cuda_form {
+    CUDA_FORM_A2,     // two slices, groups of 128
+    CUDA_FORM_8,      // codes of 8 bits, groups of 128
+    CUDA_FORM_8_32,   // groups of 32
+    CUDA_FORM_8_32M,  // groups of 32 with a minimum
+    CUDA_FORM_8_32K,  // groups of 32 with sub-scales and minima
+    CUDA_FORM_8_16K,  // groups of 16 with sub-scales
+    CUDA_FORM_4_32,   // the same with codes of 4 bits
+    CUDA_FORM_4_32M,
+    CUDA_FORM_4_32K,
+    CUDA_FORM_4_16K,
+    CUDA_FORM_4_16M,  // groups of 16 with sub-scales and minima
+    CUDA_FORMS
+};
+
+struct cuda_form_info {
+    int32_t bits, group, words, block_bytes;  // words: of scales, for two rows of a step
+    bool has_minimum, has_sub;                // sub-scales
+};
+struct cuda_form_info cuda_form_info(enum cuda_form form);
 
 /* A weight in device form. */
 struct cuda_weight {
-    int32_t rows, k, group, groups_per_block;
-    const float *wide;         // rule A: [rows][k]
-    const int8_t *high, *low;  // A2: slices [rows][k]; B: codes in `high`
-    const uint8_t *exponents;  // A2: [rows][k / 128]
-    const uint16_t *d, *dmin;  // B: f16 [rows][k / block]; dmin is NULL without a minimum
-    const int8_t *sc, *m;      // B: [rows][k / group], NULL where 1; m is unsigned
+    int32_t rows, k;      // k: rule A: padded columns; else stored ones
+    const float *wide;    // rule A: [rows][k]; vectors
+    const float *bias;    // NULL: none
+    enum cuda_form form;  // rules A2 and B
+    struct cuda_cut cut;
+    const unsigned char *image;  // [tiles][steps] blocks
 };
+
+/* Activations of one product in integer form, for at most CUDA_SKINNY_MAX rows or for more. */
+struct cuda_acts {
+    unsigned char *image;
+    int32_t rows;
+    enum cuda_form form;
+    bool has_low;  // two slices: false with --acts int8
+    struct cuda_cut cut;
+};
+size_t cuda_acts_size(const struct cuda_acts *acts);
+/* Eights of columns of the B operand, for a few rows: 1, 2 or 4. */
+int32_t cuda_column_tiles(const struct cuda_acts *acts);
+void cuda_quantise(void *stream, const float *a, int32_t stride, int32_t cols,
+                   const struct cuda_acts *out);
+
 void cuda_matmul_a(void *stream, float *y, int32_t y_stride, const float *a, int32_t a_stride,
                    int32_t rows, int32_t cols, const struct cuda_weight *w);
-void cuda_matmul_a2(void *stream, float *y, int32_t y_stride, const struct cuda_acts *a,
-                    int32_t rows, const struct cuda_weight *w);
-void cuda_matmul_b(void *stream, float *y, int32_t y_stride, const struct cuda_acts *a,
-                   int32_t rows, const struct cuda_weight *w);
+/* Rules A2 and B, bias added. */
+void cuda_matmul_skinny(void *stream, float *y, int32_t y_stride, const struct cuda_acts *a,
+                        const struct cuda_weight *w);
+void cuda_matmul_tiled(void *stream, float *y, int32_t y_stride, const struct cuda_acts *a,
+                       const struct cuda_weight *w);
 
 /* ---- attention ------------------------------------------------------------------------------ */
 
