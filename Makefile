@@ -35,6 +35,7 @@ NVCCFLAGS    := -O2 -std=c++17 --fmad=false $(CUDA_ARCH) $(FOLDERS:%=-I%) -I$(CU
 CUDA_OBJECTS := $(patsubst %,$(BUILD)/%.o,$(basename $(wildcard src/backend/cuda/*.c src/backend/cuda/*.cu)))
 LDLIBS       += -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib -lcudart_static -lstdc++ -ldl -lrt
 $(BUILD)/src/backend/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
+$(BUILD)/bench/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 $(BUILD)/%.o: %.cu Makefile
 	@mkdir -p $(@D)
 	$(CUDA_HOME)/bin/nvcc $(NVCCFLAGS) -c $< -o $@
@@ -55,6 +56,9 @@ $(BUILD)/selfsame: $(VERBS:%.c=$(BUILD)/%.o) $(CUDA_OBJECTS) $(LIBRARY)
 
 $(BUILD)/run-tests: $(TESTS:%.c=$(BUILD)/%.o) $(CUDA_OBJECTS) $(LIBRARY)
 	$(CC) $(CFLAGS) $^ $(LDLIBS) $(shell pkg-config --libs check) -o $@
+
+$(BUILD)/bench-cuda: $(BUILD)/bench/cuda/bench_cuda.o $(CUDA_OBJECTS) $(LIBRARY)
+	$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
 
 $(BUILD)/bench-%: $(BUILD)/bench/bench_%.o $(LIBRARY)
 	$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@

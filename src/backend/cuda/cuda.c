@@ -158,8 +158,10 @@ static const struct cuda_weight *packed_of(const struct weight *weight) {
 
 /* ---- a pass --------------------------------------------------------------------------------- */
 
+/* A span of a model without attention lends no pages. */
 static int32_t n_pages_of(const struct span *span) {
-    return (span->first_pos + span->n_rows + PAGE_TOKENS - 1) / PAGE_TOKENS;
+    int32_t n_tokens = span->first_pos + span->n_rows;
+    return span->pages != NULL ? (n_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS : 0;
 }
 
 /* Page pointers of all spans, one after the other; every row knows where its session's begin. */
@@ -180,8 +182,9 @@ static void upload_pages(struct cuda *c, const struct batch *batch) {
         for (int32_t r = 0; r < span->n_rows; r++) {
             first_page[span->first_row + r] = n;
         }
-        memcpy(pages + n, span->pages, (size_t)n_pages_of(span) * sizeof *pages);
-        n += n_pages_of(span);
+        for (int32_t p = 0; p < n_pages_of(span); p++) {
+            pages[n++] = span->pages[p];
+        }
     }
     check(c, cudaMemcpyAsync(c->pages, pages, (size_t)n_pages * sizeof *pages,
                              cudaMemcpyHostToDevice, c->stream));
@@ -389,7 +392,7 @@ static void cuda_convolve(void *device, struct tensor y, struct tensor a,
         .y = y.data,
         .a = a.data,
         .kernel = packed_of(kernel)->wide,
-        .bias = kernel->bias.data,
+        .bias = packed_of(kernel)->bias,
         .y_stride = y.stride,
         .a_stride = a.stride,
         .channels = a.cols,

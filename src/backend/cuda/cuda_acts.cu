@@ -24,8 +24,9 @@ struct image {
 struct cuda_form_info cuda_form_info(enum cuda_form which) {
 #define INFO(name, type)                                                                           \
     case name:                                                                                     \
-        return {type::BITS, type::GROUP, type::WORDS, type::BLOCK_BYTES, type::HAS_MINIMUM,        \
-                type::KIND == SCALE_SUB || type::KIND == SCALE_SUB_MIN};
+        return {type::BITS,        type::GROUP,                                                    \
+                type::WORDS,       type::BLOCK_BYTES,                                              \
+                type::HAS_MINIMUM, type::KIND == SCALE_SUB || type::KIND == SCALE_SUB_MIN};
     switch (which) {
         CUDA_FOR_FORMS(INFO)
     default:
@@ -51,8 +52,8 @@ static struct image image_of(const struct cuda_acts *a) {
     to.factor = a->form == CUDA_FORM_A2 ? 256.0f : 1.0f;
     to.cut = a->cut;
     to.padded_rows = to.is_tiled ? TILED_ROWS : cuda_column_tiles(a) * (a->has_low ? 4 : 8);
-    to.scales_at = to.is_tiled ? TILED_ROWS * STEP * (a->has_low ? 2 : 1)
-                               : cuda_column_tiles(a) * 1024;
+    to.scales_at =
+        to.is_tiled ? TILED_ROWS * STEP * (a->has_low ? 2 : 1) : cuda_column_tiles(a) * 1024;
     int32_t scales = to.padded_rows * (STEP / info.group) * 4;
     to.block_bytes = to.scales_at + scales * (to.has_sums ? 2 : 1);
     return to;

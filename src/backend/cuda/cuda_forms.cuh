@@ -39,13 +39,13 @@ struct group_scale {
 
 template <int BITS_, int GROUP_, int KIND_> struct form {
     static constexpr int BITS = BITS_, GROUP = GROUP_, KIND = KIND_;
-    static constexpr int GROUPS = STEP / GROUP;                  // a step
+    static constexpr int GROUPS = STEP / GROUP;                    // a step
     static constexpr int VECTORS = BITS_ * TILE * STEP / 8 / 512;  // of 16 bytes a lane
-    static constexpr int WORDS = KIND_ == SCALE_POWER     ? 1
-                                 : KIND_ == SCALE_ONE     ? GROUPS
-                                 : KIND_ == SCALE_AFFINE  ? 2 * GROUPS
-                                 : KIND_ == SCALE_SUB     ? 2 + GROUPS / 2
-                                                          : 2 + GROUPS;
+    static constexpr int WORDS = KIND_ == SCALE_POWER    ? 1
+                                 : KIND_ == SCALE_ONE    ? GROUPS
+                                 : KIND_ == SCALE_AFFINE ? 2 * GROUPS
+                                 : KIND_ == SCALE_SUB    ? 2 + GROUPS / 2
+                                                         : 2 + GROUPS;
     static constexpr int CODE_BYTES = VECTORS * 512;
     static constexpr int BLOCK_BYTES = CODE_BYTES + 8 * WORDS * 4;
     static constexpr bool HAS_MINIMUM = KIND_ == SCALE_AFFINE || KIND_ == SCALE_SUB_MIN;
@@ -56,7 +56,8 @@ template <int BITS_, int GROUP_, int KIND_> struct form {
 };
 
 static __device__ __forceinline__ float half_of(uint32_t word, int32_t which) {
-    return __half2float(__ushort_as_half((unsigned short)(which == 0 ? word & 0xFFFF : word >> 16)));
+    return __half2float(
+        __ushort_as_half((unsigned short)(which == 0 ? word & 0xFFFF : word >> 16)));
 }
 
 static __device__ __forceinline__ int32_t byte_of(uint32_t word, int32_t which) {

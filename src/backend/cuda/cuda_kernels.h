@@ -37,9 +37,9 @@ void cuda_find_nonfinite(void *stream, const float *a, int32_t stride, int32_t r
 /* ---- products ------------------------------------------------------------------------------- */
 
 enum {
-    CUDA_STEP = 128,      // columns that a kernel takes at a time
-    CUDA_TILE = 16,       // output rows of a tile
-    CUDA_SKINNY_MAX = 16, // rows of activations that the kernel of decoding takes
+    CUDA_STEP = 128,        // columns that a kernel takes at a time
+    CUDA_TILE = 16,         // output rows of a tile
+    CUDA_SKINNY_MAX = 16,   // rows of activations that the kernel of decoding takes
     CUDA_TILED_ROWS = 128,  // rows of a block of a larger image
     CUDA_SEGMENTS = 8,      // of rules A2 and B
 };

@@ -227,8 +227,7 @@ struct cuda_packed *cuda_pack(const struct weight *weight, bool uses_dot, cudaEr
         pack_integers(p, weight, error);
     }
     if (weight->bias.data != NULL) {
-        p->w.bias =
-            upload(p, weight->bias.data, (size_t)weight->bias.cols * sizeof(float), error);
+        p->w.bias = upload(p, weight->bias.data, (size_t)weight->bias.cols * sizeof(float), error);
     }
     return p;
 }

@@ -1,15 +1,15 @@
 /* cuda_skinny.cu - products of 1 to 16 rows, rules A2 and B: a decode step reads each weight once,
  * at the speed of memory.
  *
- * A block's 8 warps are the 8 segments of the sum.  It takes units of T tiles of 16 output rows, one
- * after the other; while a warp computes a step, its loads of the next one are under way, over the
- * ends of units too.  Activations are the B operand: with 16-bit activations the high and the low
- * slice of a row are neighbouring columns of it, so that a thread holds both sums of a row and one
- * product makes them.  They lie in shared memory, whole where they fit, else in a ring of RING steps.
+ * A block's 8 warps are the 8 segments of the sum.  It takes units of T tiles of 16 output rows,
+ * one after the other; while a warp computes a step, its loads of the next one are under way, over
+ * the ends of units too.  Activations are the B operand: with 16-bit activations the high and the
+ * low slice of a row are neighbouring columns of it, so that a thread holds both sums of a row and
+ * one product makes them.  They lie in shared memory, whole where they fit, else in a ring.
  */
 #include "cuda_forms.cuh"
 
-enum { WARPS = CUDA_SEGMENTS, THREADS = WARPS * 32, RING = 3, RESIDENT_BYTES = 100 << 10 };
+enum { WARPS = CUDA_SEGMENTS, THREADS = WARPS * 32, RING = 2, RESIDENT_BYTES = 110 << 10 };
 
 /* ---- the activations' image ----------------------------------------------------------------- */
 
@@ -95,9 +95,9 @@ add_group(float (&acc)[IS_PAIR ? 2 : 4], const int32_t (&c)[4], const uint32_t (
 }
 
 template <class F, int NT, int T, bool IS_PAIR>
-static __device__ __forceinline__ void
-compute_step(float (&acc)[T][NT][IS_PAIR ? 2 : 4], const struct weights_step<F, T> &w,
-             const unsigned char *acts, int32_t lane) {
+static __device__ __forceinline__ void compute_step(float (&acc)[T][NT][IS_PAIR ? 2 : 4],
+                                                    const struct weights_step<F, T> &w,
+                                                    const unsigned char *acts, int32_t lane) {
     int32_t c[T][NT][4];
 #pragma unroll
     for (int quarter = 0; quarter < 4; quarter++) {

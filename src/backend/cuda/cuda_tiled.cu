@@ -1,10 +1,10 @@
 /* cuda_tiled.cu - products of many rows, rules A2 and B, on the tensor cores: prefill.
  *
- * A block computes 128 output rows (8 tiles) for 32 * NT rows of activations; its 8 warps stand 4 by
- * 2, a warp has 2 tiles and NT times 8 rows.  Steps of both operands come through a ring in shared
- * memory, in the order in which lanes hold them.  The segments of a sum are taken one after the
- * other; partial sums wait on a stack, as a binary counter, so that adding happens in the tree's
- * order.
+ * A block computes 128 output rows (8 tiles) for 16 * NT rows of activations; its 8 warps stand 4
+ * by 2, a warp has 2 tiles and NT times 8 rows.  Steps of both operands come through a ring in
+ * shared memory, in the order in which lanes hold them.  The segments of a sum are taken one after
+ * the other; partial sums wait on a stack, as a binary counter, so that adding happens in the
+ * tree's order.
  */
 #include "cuda_forms.cuh"
 
@@ -57,8 +57,8 @@ static __device__ __forceinline__ void fill_stage(unsigned char *to, const struc
     const unsigned char *from =
         p.acts + ((size_t)(row / CUDA_TILED_ROWS) * n_steps + step) * st::IMAGE_BYTES;
     for (int s = 0; s < st::SLICES; s++) {
-        copy_bytes(to + st::ACTS_AT + s * st::PLANE,
-                   from + s * st::IMAGE_PLANE + in_block * STEP, st::PLANE);
+        copy_bytes(to + st::ACTS_AT + s * st::PLANE, from + s * st::IMAGE_PLANE + in_block * STEP,
+                   st::PLANE);
     }
     from += st::SLICES * st::IMAGE_PLANE + in_block * 4;
     for (int32_t i = threadIdx.x * 16; i < st::N_SCALES * st::SCALE_ROW; i += THREADS * 16) {
@@ -235,12 +235,11 @@ __global__ void __launch_bounds__(THREADS, 1) tiled_kernel(struct tiled p) {
             for (int e = 0; e < 4; e++) {
                 int32_t tile = blockIdx.y * TILES + warp / 2 * WARP_TILES + j;
                 int32_t n = tile * TILE + e / 2 * 8 + lane / 4;
-                int32_t row = blockIdx.x * st::ROWS + (warp % 2 * NT + nt) * 8 + lane % 4 * 2 +
-                              e % 2;
+                int32_t row =
+                    blockIdx.x * st::ROWS + (warp % 2 * NT + nt) * 8 + lane % 4 * 2 + e % 2;
                 if (n < p.w.rows && row < p.rows) {
                     float sum = acc[j][nt][e];
-                    p.y[(size_t)row * p.y_stride + n] =
-                        p.w.bias != NULL ? sum + p.w.bias[n] : sum;
+                    p.y[(size_t)row * p.y_stride + n] = p.w.bias != NULL ? sum + p.w.bias[n] : sum;
                 }
             }
         }

@@ -1,0 +1,295 @@
+/* bench_cuda.c - how close the CUDA kernels come to the card's memory and tensor cores.
+ *
+ *   bench-cuda [PART...]     parts: skinny tiled; none: all of them
+ *
+ * Ceilings first: a device-to-device copy, counting bytes read and written.  Then each kernel on
+ * random weights, CUDA events around a graph of launches that walk through more weights than the
+ * second cache holds; medians.  Decode figures are bytes of weights per second as a share of the
+ * copy, prefill figures 2 * rows * outputs * columns per second, whatever integers were multiplied.
+ */
+#include "cuda_kernels.h"
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 7, POOL_BYTES = 1 << 30, HOST_BYTES = 16 << 20 };
+
+static double copy_bandwidth;  // bytes per second
+
+static void must(cudaError_t error, const char *what) {
+    if (error != cudaSuccess) {
+        fprintf(stderr, "bench-cuda: %s: %s\n", what, cudaGetErrorString(error));
+        exit(1);
+    }
+}
+
+static void *device_memory(size_t size) {
+    void *memory = NULL;
+    must(cudaMalloc(&memory, size), "no memory");
+    return memory;
+}
+
+static uint32_t random_bits(void) {
+    static uint64_t state = 88172645463325252u;
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (uint32_t)(state >> 16);
+}
+
+static int compare_floats(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* ---- timing --------------------------------------------------------------------------------- */
+
+/* One launch; `turn` chooses among copies of its inputs. */
+typedef void (*launch_fn)(void *context, cudaStream_t stream, int32_t turn);
+
+/* Median seconds of one launch, from replays of a graph of `n`. */
+static double time_of(launch_fn launch, void *context, int32_t n) {
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t replay;
+    cudaEvent_t start, end;
+    float ms[ROUNDS];
+    must(cudaStreamCreate(&stream), "a stream");
+    must(cudaEventCreate(&start), "an event");
+    must(cudaEventCreate(&end), "an event");
+    launch(context, stream, 0);  // what a first launch sets up must not be captured
+    must(cudaGetLastError(), "the first launch");
+    must(cudaStreamSynchronize(stream), "the first launch");
+    must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
+    for (int32_t i = 0; i < n; i++) {
+        launch(context, stream, i);
+    }
+    must(cudaStreamEndCapture(stream, &graph), "capture");
+    must(cudaGraphInstantiate(&replay, graph, 0), "a graph");
+    must(cudaGraphLaunch(replay, stream), "a replay");
+    for (int32_t i = 0; i < ROUNDS; i++) {
+        must(cudaEventRecord(start, stream), "an event");
+        must(cudaGraphLaunch(replay, stream), "a replay");
+        must(cudaEventRecord(end, stream), "an event");
+        must(cudaEventSynchronize(end), "a replay");
+        must(cudaEventElapsedTime(&ms[i], start, end), "an event");
+    }
+    qsort(ms, ROUNDS, sizeof ms[0], compare_floats);
+    cudaGraphExecDestroy(replay);
+    cudaGraphDestroy(graph);
+    cudaEventDestroy(start);
+    cudaEventDestroy(end);
+    cudaStreamDestroy(stream);
+    return ms[ROUNDS / 2] * 1e-3 / n;
+}
+
+static void measure_copy(void) {
+    void *to = device_memory(POOL_BYTES), *from = device_memory(POOL_BYTES);
+    cudaEvent_t start, end;
+    float ms[ROUNDS];
+    must(cudaEventCreate(&start), "an event");
+    must(cudaEventCreate(&end), "an event");
+    for (int32_t i = 0; i < ROUNDS; i++) {
+        must(cudaEventRecord(start, NULL), "an event");
+        for (int32_t j = 0; j < 4; j++) {
+            must(cudaMemcpyAsync(to, from, POOL_BYTES, cudaMemcpyDeviceToDevice, NULL), "a copy");
+        }
+        must(cudaEventRecord(end, NULL), "an event");
+        must(cudaEventSynchronize(end), "a copy");
+        must(cudaEventElapsedTime(&ms[i], start, end), "an event");
+    }
+    qsort(ms, ROUNDS, sizeof ms[0], compare_floats);
+    copy_bandwidth = 4 * 2.0 * POOL_BYTES / (ms[ROUNDS / 2] * 1e-3);
+    printf("copy of 1 GiB: %.2f TB/s\n\n", copy_bandwidth / 1e12);
+    cudaEventDestroy(start);
+    cudaEventDestroy(end);
+    cudaFree(to);
+    cudaFree(from);
+}
+
+/* ---- products ------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    enum cuda_form form;
+    bool has_low;
+} kinds[] = {
+    {"bf16 (A2)", CUDA_FORM_A2, true},       {"q8 g128", CUDA_FORM_8, true},
+    {"Q8_0 g32", CUDA_FORM_8_32, true},      {"q4, Q4_0 g32", CUDA_FORM_4_32, true},
+    {"Q4_1", CUDA_FORM_4_32M, true},         {"Q4_K", CUDA_FORM_4_32K, true},
+    {"Q5_K", CUDA_FORM_8_32K, true},         {"Q6_K", CUDA_FORM_8_16K, true},
+    {"q8 g128, int8", CUDA_FORM_8, false},   {"Q8_0 g32, int8", CUDA_FORM_8_32, false},
+    {"q4 g32, int8", CUDA_FORM_4_32, false},
+};
+
+static const struct {
+    int32_t n, k;
+} shapes[] = {{17408, 5120}, {5120, 17408}, {5120, 5120}, {14336, 4096}};
+
+#define COUNT(array) ((int32_t)(sizeof(array) / sizeof(array)[0]))
+
+/* Blocks of random codes and of scales that are small halves. */
+static void fill_blocks(unsigned char *to, size_t size, enum cuda_form form) {
+    struct cuda_form_info info = cuda_form_info(form);
+    int32_t block = info.block_bytes, scales = 8 * info.words * 4;
+    unsigned char *host = malloc(HOST_BYTES);
+    int32_t n_blocks = HOST_BYTES / block;
+    for (int32_t i = 0; i < n_blocks; i++) {
+        for (int32_t at = 0; at < block; at += 4) {
+            uint32_t word = random_bits();
+            if (at >= block - scales) {
+                word = form == CUDA_FORM_A2 ? 0x70707070u + (word & 0x07070707u)
+                                            : 0x20002000u + (word & 0x07FF07FFu);
+            }
+            memcpy(host + (size_t)i * (size_t)block + at, &word, 4);
+        }
+    }
+    size_t piece = (size_t)n_blocks * (size_t)block;
+    for (size_t at = 0; at < size; at += piece) {
+        must(cudaMemcpy(to + at, host, size - at < piece ? size - at : piece,
+                        cudaMemcpyHostToDevice),
+             "upload");
+    }
+    free(host);
+}
+
+struct product {
+    struct cuda_weight w;
+    struct cuda_acts acts;
+    size_t weight_bytes;
+    int32_t n_copies;
+    float *y;
+};
+
+static void launch_product(void *context, cudaStream_t stream, int32_t turn) {
+    struct product *p = context;
+    struct cuda_weight w = p->w;
+    w.image += (size_t)(turn % p->n_copies) * p->weight_bytes;
+    if (p->acts.rows <= CUDA_SKINNY_MAX) {
+        cuda_matmul_skinny(stream, p->y, w.rows, &p->acts, &w);
+    } else {
+        cuda_matmul_tiled(stream, p->y, w.rows, &p->acts, &w);
+    }
+}
+
+static struct product product_of(int32_t kind, int32_t n, int32_t k, unsigned char *pool,
+                                 float *y) {
+    struct product p = {.w = {.rows = n, .k = k, .form = kinds[kind].form, .image = pool}, .y = y};
+    int32_t unit = 256;
+    for (int32_t s = 0; s < CUDA_SEGMENTS; s++) {
+        p.w.cut.k[s + 1] = k / unit * (s + 1) / CUDA_SEGMENTS * unit;
+        p.w.cut.at[s + 1] = p.w.cut.k[s + 1] / CUDA_STEP;
+    }
+    p.weight_bytes = (size_t)(n / CUDA_TILE) * (size_t)p.w.cut.at[CUDA_SEGMENTS] *
+                     (size_t)cuda_form_info(p.w.form).block_bytes;
+    p.n_copies = (int32_t)(POOL_BYTES / p.weight_bytes);
+    p.acts = (struct cuda_acts){.form = p.w.form, .has_low = kinds[kind].has_low, .cut = p.w.cut};
+    return p;
+}
+
+/* Room for `rows` rows of activations, quantised from random ones. */
+static void set_rows(struct product *p, int32_t rows, const float *a) {
+    p->acts.rows = rows;
+    p->acts.image = device_memory(cuda_acts_size(&p->acts));
+    cuda_quantise(NULL, a, p->w.k, p->w.k, &p->acts);
+}
+
+static float *random_rows(int32_t rows, int32_t k) {
+    size_t n = (size_t)rows * (size_t)k;
+    float *host = malloc(n * sizeof *host), *device = device_memory(n * sizeof *device);
+    for (size_t i = 0; i < n; i++) {
+        host[i] = (float)(int32_t)random_bits() / 2147483648.0f;
+    }
+    must(cudaMemcpy(device, host, n * sizeof *host, cudaMemcpyHostToDevice), "upload");
+    free(host);
+    return device;
+}
+
+static void bench_skinny(void) {
+    static const int32_t rows[] = {1, 2, 4, 8, 16};
+    unsigned char *pool = device_memory(POOL_BYTES);
+    float *a = random_rows(16, 17408), *y = device_memory(16 * 17408 * sizeof *y);
+    printf(
+        "decode | outputs x columns | us at 1 row | share of copy at 1 row | time at 2, 4, 8, 16 "
+        "rows, 1 row = 1\n");
+    for (int32_t i = 0; i < COUNT(kinds); i++) {
+        fill_blocks(pool, POOL_BYTES, kinds[i].form);
+        for (int32_t j = 0; j < COUNT(shapes); j++) {
+            struct product p = product_of(i, shapes[j].n, shapes[j].k, pool, y);
+            double one = 0;
+            for (int32_t r = 0; r < COUNT(rows); r++) {
+                set_rows(&p, rows[r], a);
+                double s = time_of(launch_product, &p, 2 * p.n_copies);
+                cudaFree(p.acts.image);
+                one = r == 0 ? s : one;
+                if (r == 0) {
+                    printf("%-15s %5d x %5d %7.1f  %5.1f %% ", kinds[i].name, (int)p.w.rows,
+                           (int)p.w.k, s * 1e6,
+                           100.0 * (double)p.weight_bytes / s / copy_bandwidth);
+                } else {
+                    printf(" %.2f", s / one);
+                }
+            }
+            printf("\n");
+        }
+    }
+    printf("\n");
+    cudaFree(pool);
+    cudaFree(a);
+    cudaFree(y);
+}
+
+static void bench_tiled(void) {
+    static const int32_t rows[] = {64, 512, 2048};
+    unsigned char *pool = device_memory(POOL_BYTES);
+    float *a = random_rows(2048, 5120), *y = device_memory((size_t)2048 * 17408 * sizeof *y);
+    printf(
+        "prefill 17408 x 5120 | us and TFLOP-equivalents at 64, 512, 2048 rows | quantiser us at "
+        "2048\n");
+    for (int32_t i = 0; i < COUNT(kinds); i++) {
+        fill_blocks(pool, POOL_BYTES, kinds[i].form);
+        struct product p = product_of(i, 17408, 5120, pool, y);
+        printf("%-15s", kinds[i].name);
+        for (int32_t r = 0; r < COUNT(rows); r++) {
+            set_rows(&p, rows[r], a);
+            double s = time_of(launch_product, &p, 4);
+            cudaFree(p.acts.image);
+            printf("  %8.1f %6.1f", s * 1e6, 2.0 * rows[r] * 17408 * 5120 / s / 1e12);
+        }
+        printf("\n");
+    }
+    printf("\n");
+    cudaFree(pool);
+    cudaFree(a);
+    cudaFree(y);
+}
+
+static bool is_wanted(int argc, char **argv, const char *part) {
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], part) == 0) {
+            return true;
+        }
+    }
+    return argc == 1;
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } parts[] = {{"skinny", bench_skinny}, {"tiled", bench_tiled}};
+    struct cudaDeviceProp properties;
+    must(cudaGetDeviceProperties(&properties, 0), "no device");
+    printf("%s, %d multiprocessors, second cache %d MiB\n", properties.name,
+           properties.multiProcessorCount, properties.l2CacheSize >> 20);
+    measure_copy();
+    for (int32_t i = 0; i < COUNT(parts); i++) {
+        if (is_wanted(argc, argv, parts[i].name)) {
+            parts[i].run();
+            must(cudaDeviceSynchronize(), parts[i].name);
+        }
+    }
+    return 0;
+}
