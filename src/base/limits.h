@@ -34,6 +34,7 @@ enum {
     LIMIT_DRAFT = 32,         // rows of one draft window
     LIMIT_STOPS = 16,         // stop strings of one request
     LIMIT_STOP_BYTES = 1024,  // one stop string
+    LIMIT_SALT_BYTES = 1024,  // the name of a namespace
     LIMIT_LOGIT_BIAS = 4096,  // entries of one request
     LIMIT_TOP_LOGPROBS = 20,  // OpenAI's own bound
     LIMIT_CHOICES = 16,       // n of one request

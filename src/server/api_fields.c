@@ -61,6 +61,7 @@ static const struct field {
     {"verbosity", ON_CHAT, true},
     {"reasoning_effort", ON_CHAT, true},
     {"parallel_tool_calls", ON_CHAT, true},
+    {"cache_salt", ON_BOTH, false},
     {"cache_prompt", ON_BOTH, true},
     {"timings_per_token", ON_BOTH, true},
 };
@@ -210,6 +211,16 @@ static void read_stops(struct reading *r) {
     r->out->n_stops = (int32_t)n;
 }
 
+static void read_salt(struct reading *r) {
+    const struct json *salt = get(r, "cache_salt");
+    size_t size = json_text_size(salt);
+    if (salt != NULL && (json_kind(salt) != JSON_KIND_STRING || size == 0 ||
+                         size > LIMIT_SALT_BYTES || strlen(json_text(salt, "")) != size)) {
+        fail(r, "cache_salt", "wants a string of 1 to 1024 bytes");
+    }
+    r->out->cache_salt = json_text(salt, "");
+}
+
 static void read_stop_ids(struct reading *r) {
     const struct json *ids = get(r, "stop_token_ids");
     size_t n = json_count(ids);
@@ -278,6 +289,7 @@ enum status api_fields_read(struct api_fields *out, enum api_kind kind, const st
     read_bias(&r);
     read_stops(&r);
     read_stop_ids(&r);
+    read_salt(&r);
     read_logprobs(&r, kind);
     int32_t fallback = kind == API_COMPLETION ? MAX_TOKENS_DEFAULT : 0;
     out->max_tokens = integer(&r, "max_tokens", fallback, 1, LIMIT_CONTEXT);

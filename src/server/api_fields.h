@@ -17,6 +17,7 @@ struct api_fields {
     int32_t *stop_ids;
     int32_t n_stop_ids;
     bool ignores_eos;
+    const char *cache_salt;  // "": none
     enum request_drafts drafts;
     const char *param;  // after a failure: the field that was wrong
 };

@@ -539,6 +539,7 @@ static enum status add_choice(struct job *job, const struct api_fields *fields,
                               const struct job_prompt *prompt, int32_t i, struct error *err) {
     struct choice *c = &job->choices[job->n_choices];
     struct request *request = api_fields_request(fields, prompt->ids, prompt->n_ids, i);
+    request->namespace = route_namespace(job->server, job->x, &request->arena, fields->cache_salt);
     enum status status = engine_submit_take(job->server->engine, request, &c->stream, err);
     if (status != STATUS_OK) {
         request_close(request);

@@ -2,6 +2,7 @@
 #include "routes.h"
 
 #include "clock.h"
+#include "digest.h"
 #include "limits.h"
 #include "utf8.h"
 
@@ -247,6 +248,20 @@ static bool check_key(const struct server *server, struct http_exchange *x) {
         return refuse(x, 401, "invalid_api_key", "the API key is missing or not known");
     }
     return true;
+}
+
+/* Keys are told apart by digest: it stays when lines of their file come and go.  Without known keys
+ * any word would do as one, so only the salt separates. */
+const char *route_namespace(const struct server *server, struct http_exchange *x,
+                            struct arena *arena, const char *salt) {
+    char hex[SHA256_HEX_SIZE] = "";
+    const struct guard *guard = &server->guard;
+    for (int32_t i = 0; i < guard->n_keys; i++) {
+        if (guard->keys[i].label == note_of(x)->key) {
+            digest_hex(guard->keys[i].digest, sizeof guard->keys[i].digest, hex);
+        }
+    }
+    return arena_printf(arena, "%s%s%s", hex, salt[0] != '\0' ? "/" : "", salt);
 }
 
 /* A browser asks beforehand what it may send.  Only allowed origins come here with one. */

@@ -32,6 +32,9 @@ void routes_handlers(struct server *server, struct http_handlers *out);
 void route_json(struct http_exchange *x, int code, const struct buffer *body);
 /* {"error": {"message", "type", "param", "code"}} with the HTTP code of the error's status. */
 void route_error(struct http_exchange *x, const struct error *err, const char *param);
+/* Whose kept states a request may use: those of its API key and of `salt`. */
+const char *route_namespace(const struct server *server, struct http_exchange *x,
+                            struct arena *arena, const char *salt);
 /* The request's body as an object; answers and returns NULL when it is none. */
 struct json *route_body(struct http_exchange *x);
 /* What the log says of the exchange's replies: add each that ends. */

@@ -12,12 +12,13 @@ import tempfile
 import time
 import traceback
 
+import cases_cache
 import cases_load
 import cases_stream
 import harness
 import scripts
 
-MODULES = [cases_stream, cases_load]
+MODULES = [cases_cache, cases_stream, cases_load]
 
 
 def cases(pattern):
