@@ -193,8 +193,8 @@ static void explain_bad(struct scheduler *sc) {
         struct session *s = sc->plan.parts[i].session;
         if (sc->plan.parts[i].is_bad) {
             s->finish = FINISH_ERROR;
-            state_spoil(&s->state);
             model_explain(sc->model, &sc->plan.batch, i, &s->error);
+            state_spoil(&s->state);
         }
     }
 }
@@ -207,6 +207,16 @@ static void take_results(struct scheduler *sc, const float *logits) {
                                 : NULL;
         if (!part->is_bad) {
             session_take(part->session, part->n_rows, rows);
+        }
+    }
+}
+
+/* Only now, with the draft head's rows written, others may read what the pass has computed. */
+static void settle_results(struct scheduler *sc) {
+    for (int32_t i = 0; i < sc->plan.n_parts; i++) {
+        struct session *s = sc->plan.parts[i].session;
+        if (!sc->plan.parts[i].is_bad) {
+            state_settle(&s->state, s->ids, s->n_computed);
         }
     }
 }
@@ -265,6 +275,7 @@ static void run_pass(struct scheduler *sc) {
         take_results(sc, logits);
         draft_sessions(&sc->drafting, sc->model, &sc->plan, sc->sessions, sc->n_sessions,
                        &sc->options.limits, &sc->costs);
+        settle_results(sc);
         explain_bad(sc);
     }
     end_finished(sc);

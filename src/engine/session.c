@@ -226,7 +226,6 @@ void session_take(struct session *s, int32_t n_rows, const float *logits) {
     s->n_computed += n_rows;
     s->n_replay = 0;
     if (logits == NULL) {
-        state_settle(&s->state, s->ids, s->n_computed);
         struct event event = {.kind = EVENT_PREFILL, .text = "", .n_done = s->n_computed};
         stream_put(s->stream, &event);
         return;
@@ -246,7 +245,6 @@ void session_take(struct session *s, int32_t n_rows, const float *logits) {
         }
     }
     s->n_computed = s->n_known - 1;
-    state_settle(&s->state, s->ids, s->n_computed);
     s->n_replay = n_tokens - 1;
     count_drafts(s, n_tokens - 1);
     if (s->drafter != NULL) {

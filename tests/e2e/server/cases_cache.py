@@ -99,7 +99,7 @@ def a_salt_and_a_key_keep_states_apart(real, start, folder):
     assert refused.status == 400 and "cache_salt" in refused.error["message"]
     with open(f"{folder}/keys", "w") as out:
         out.write("one\ntwo\n")
-    with start("real", "--api-key-file", f"{folder}/keys") as server:
+    with start("real", "--api-keys", f"{folder}/keys") as server:
         def count(key):
             reply = server.post("/v1/completions", {"prompt": prompt, "max_tokens": 2},
                                 Authorization=f"Bearer {key}")
