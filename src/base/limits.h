@@ -30,7 +30,7 @@ enum {
     LIMIT_SESSIONS = 256,     // live token timelines of one engine
     LIMIT_QUEUE = 1024,       // requests waiting before new ones are told to come back
     LIMIT_CONTEXT = 1 << 22,  // tokens of one session
-    LIMIT_UNREAD = 1024,      // events that a slow reader may be behind; then its session waits
+    LIMIT_UNREAD = 256,       // events that a slow reader may be behind; then its session waits
     LIMIT_DRAFT = 32,         // rows of one draft window
     LIMIT_STOPS = 16,         // stop strings of one request
     LIMIT_STOP_BYTES = 1024,  // one stop string

@@ -19,7 +19,8 @@ static enum status put_content(struct json_writer *w, const struct json *content
         bool is_usable = content == NULL || json_kind(content) == JSON_KIND_NULL ||
                          json_kind(content) == JSON_KIND_STRING;
         if (!is_usable) {
-            return bad_message(err, i, "content is neither a string, null nor a list of parts");
+            return error_set(err, STATUS_BAD_INPUT,
+                             "messages[%zu].content: wants a string, null or a list of parts", i);
         }
         json_put_json(w, content);
         return STATUS_OK;
@@ -96,11 +97,26 @@ static enum status put_tool_call(struct json_writer *w, const struct json *call,
     return status;
 }
 
+static bool is_role(const struct json *role) {
+    static const char *const roles[] = {"system",    "developer", "user",
+                                        "assistant", "tool",      "function"};
+    bool is_known = false;
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        is_known |= strcmp(json_text(role, ""), roles[i]) == 0;
+    }
+    return is_known;
+}
+
 static enum status put_message(struct json_writer *w, const struct json *message, size_t i,
                                struct error *err) {
     enum status status = STATUS_OK;
-    if (json_kind(json_get(message, "role")) != JSON_KIND_STRING) {
-        return bad_message(err, i, "no role");
+    if (!is_role(json_get(message, "role"))) {
+        return json_kind(message) != JSON_KIND_OBJECT
+                   ? bad_message(err, i, "wants an object with a role")
+                   : error_set(err, STATUS_BAD_INPUT,
+                               "messages[%zu].role: wants system, developer, user, assistant, tool "
+                               "or function",
+                               i);
     }
     json_open_object(w);
     for (void *it = json_first(message); it != NULL && status == STATUS_OK;

@@ -126,6 +126,32 @@ static bool boolean(struct reading *r, const char *field, bool fallback) {
     return json_bool(value, fallback);
 }
 
+/* Fields whose reading elsewhere takes any other kind for absence. */
+static const struct shape {
+    const char *field;
+    enum json_kind kind;
+    const char *what;
+} shapes[] = {
+    {"echo", JSON_KIND_BOOL, "wants true or false"},
+    {"add_generation_prompt", JSON_KIND_BOOL, "wants true or false"},
+    {"model", JSON_KIND_STRING, "wants a string"},
+    {"suffix", JSON_KIND_STRING, "wants a string"},
+    {"tools", JSON_KIND_ARRAY, "wants a list of tools"},
+    {"modalities", JSON_KIND_ARRAY, "wants a list of strings"},
+    {"stream_options", JSON_KIND_OBJECT, "wants an object"},
+    {"response_format", JSON_KIND_OBJECT, "wants an object"},
+    {"chat_template_kwargs", JSON_KIND_OBJECT, "wants an object"},
+};
+
+static void check_shapes(struct reading *r) {
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        const struct json *value = get(r, shapes[i].field);
+        if (value != NULL && json_kind(value) != shapes[i].kind) {
+            fail(r, shapes[i].field, shapes[i].what);
+        }
+    }
+}
+
 static void check_names(struct reading *r, enum api_kind kind) {
     int wanted = kind == API_CHAT ? ON_CHAT : ON_COMPLETION;
     for (void *it = json_first(r->body); it != NULL; it = json_next(r->body, it)) {
@@ -254,6 +280,19 @@ static void read_logprobs(struct reading *r, enum api_kind kind) {
     r->out->top_logprobs = is_on ? n : -1;
 }
 
+/* What the template gets from elsewhere; a template of the client's own would run its loops here.
+ */
+static void check_template_fields(struct reading *r) {
+    static const char *const ours[] = {"messages",  "tools",     "documents",
+                                       "bos_token", "eos_token", "chat_template"};
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
+        if (json_get(get(r, "chat_template_kwargs"), ours[i]) != NULL) {
+            fail(r, "chat_template_kwargs",
+                 "may not set messages, tools, documents, bos_token, eos_token or chat_template");
+        }
+    }
+}
+
 /* Asked for what this version cannot do: refused, never ignored. */
 static void read_refused(struct reading *r) {
     const struct json *choice = get(r, "tool_choice"), *format = get(r, "response_format");
@@ -284,6 +323,8 @@ enum status api_fields_read(struct api_fields *out, enum api_kind kind, const st
     struct reading r = {out, body, model, arena, err, STATUS_OK};
     *out = (struct api_fields){0};
     check_names(&r, kind);
+    check_shapes(&r);
+    check_template_fields(&r);
     out->model = json_text(get(&r, "model"), model->name);
     read_sampling(&r);
     read_bias(&r);

@@ -567,7 +567,8 @@ void job_run(struct server *server, struct http_exchange *x, enum api_kind kind,
         status = add_choice(job, fields, &prompts[i / fields->n], i % fields->n, &err);
     }
     if (status != STATUS_OK) {
-        route_error(x, &err, status == STATUS_TOO_LONG ? "messages" : NULL);
+        route_error(x, &err,
+                    status != STATUS_BUSY ? kind == API_CHAT ? "messages" : "prompt" : NULL);
         job_free(job);
     } else if (fields->is_stream) {
         struct http_stream stream = {job, next_piece, close_job};

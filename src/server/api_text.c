@@ -70,8 +70,9 @@ void api_detokenize(struct server *server, struct http_exchange *x) {
                              ? STATUS_OK
                              : error_set(&err, STATUS_BAD_INPUT, "tokens: wants a list of ids");
     for (size_t i = 0; i < n && status == STATUS_OK; i++) {
-        ids[i] = (int32_t)json_int(json_at(tokens, i), -1);
-        if (ids[i] < 0) {
+        int64_t id = json_int(json_at(tokens, i), -1);
+        ids[i] = (int32_t)id;
+        if (id < 0 || id >= model->vocab) {
             status = error_set(&err, STATUS_BAD_INPUT, "tokens: element %zu is no token id", i);
         }
     }

@@ -81,6 +81,9 @@ static void add_key(struct guard *guard, const char *line, size_t size) {
     while (length < size && (line[length] == ' ' || line[length] == '\t')) {
         length++;
     }
+    while (size > length && (line[size - 1] == ' ' || line[size - 1] == '\t')) {
+        size--;
+    }
     snprintf(key->label, sizeof key->label, "%.*s", (int)(size - length), line + length);
     for (char *c = key->label; *c != '\0'; c++) {
         *c = *c > ' ' && *c < 127 ? *c : '_';  // a label is one word of a log line

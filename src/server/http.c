@@ -52,23 +52,42 @@ const char *http_header(const struct http_exchange *x, const char *name) {
     return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
 }
 
+struct header_walk {
+    bool (*check)(void *user, const char *name);
+    void *user;
+    bool goes_on;
+};
+
+static enum MHD_Result walk_header(void *user, enum MHD_ValueKind kind, const char *name,
+                                   const char *value) {
+    struct header_walk *walk = user;
+    (void)kind;
+    (void)value;
+    walk->goes_on = walk->check(walk->user, name);
+    return walk->goes_on ? MHD_YES : MHD_NO;
+}
+
+bool http_each_header(const struct http_exchange *x, bool (*check)(void *user, const char *name),
+                      void *user) {
+    struct header_walk walk = {check, user, true};
+    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, walk_header, &walk);
+    return walk.goes_on;
+}
+
 struct header_count {
     const char *name;
     int32_t n;
 };
 
-static enum MHD_Result count_header(void *user, enum MHD_ValueKind kind, const char *name,
-                                    const char *value) {
+static bool count_header(void *user, const char *name) {
     struct header_count *count = user;
-    (void)kind;
-    (void)value;
     count->n += strcasecmp(name, count->name) == 0;
-    return MHD_YES;
+    return true;
 }
 
 int32_t http_header_count(const struct http_exchange *x, const char *name) {
     struct header_count count = {name, 0};
-    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, count_header, &count);
+    (void)http_each_header(x, count_header, &count);
     return count.n;
 }
 
@@ -219,7 +238,8 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
         *upload_size = 0;
         return MHD_YES;
     }
-    e->x.body = e->body.data != NULL ? e->body.data : "";
+    buffer_text(&e->body, "");  // there is a byte to point to, even without a body
+    e->x.body = e->body.data;
     e->x.body_size = e->body.size;
     e->is_counted = true;
     __atomic_add_fetch(&server->n_answering, 1, __ATOMIC_RELAXED);

@@ -11,7 +11,7 @@
 struct http_exchange {
     const char *method;  // "GET", "POST", ...
     const char *path;    // without the query
-    const char *body;    // NUL-terminated; NULL before it is complete, "" when empty
+    char *body;          // NUL-terminated, the handler's to change; NULL before it is complete
     size_t body_size;
     char request_id[40];
     int status;          // of the answer; 0 before it
@@ -52,6 +52,9 @@ int32_t http_n_answering(struct http_server *server);
 /* NULL when the client did not send it. */
 const char *http_header(const struct http_exchange *x, const char *name);
 int32_t http_header_count(const struct http_exchange *x, const char *name);
+/* Calls `check` with every header's name until it says no; false then. */
+bool http_each_header(const struct http_exchange *x, bool (*check)(void *user, const char *name),
+                      void *user);
 /* A header of the answer to come; both strings live as long as the exchange. */
 void http_add_header(struct http_exchange *x, const char *name, const char *value);
 /* Did the client close its end?  Cheap; ask between passes. */

@@ -127,14 +127,64 @@ static void reply_error(struct http_exchange *x, int code, const char *message, 
     buffer_free(&body);
 }
 
+/* The field that a sentence begins with, "messages[0].role: ..." or "top_p is ...": NULL if none.
+ */
+static const char *field_of(struct arena *arena, const char *sentence) {
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.[]";
+    size_t length = strspn(sentence, letters);
+    bool is_field = length > 0 && (strncmp(sentence + length, ": ", 2) == 0 ||
+                                   strncmp(sentence + length, " is ", 4) == 0);
+    return is_field ? arena_string(arena, sentence, length) : NULL;
+}
+
 void route_error(struct http_exchange *x, const struct error *err, const char *param) {
     const struct status_row *row = &statuses[err->status];
-    reply_error(x, row->code, err->text, row->type, param, row->name);
+    const char *path = field_of(&x->arena, err->text);
+    bool is_closer = path != NULL && (param == NULL || strncmp(path, param, strlen(param)) == 0);
+    reply_error(x, row->code, err->text, row->type, is_closer ? path : param, row->name);
+}
+
+/* The number after \u at `text`, or -1. */
+static int32_t hex4(const char *text) {
+    int32_t value = 0;
+    for (int i = 0; i < 4; i++) {
+        const char *digits = "0123456789abcdef";
+        const char *at = text[i] != '\0' ? strchr(digits, text[i] | 0x20) : NULL;
+        if (at == NULL) {
+            return -1;
+        }
+        value = value * 16 + (int32_t)(at - digits);
+    }
+    return value;
+}
+
+/* JavaScript cuts strings between the halves of a character and sends the lone half as an escape,
+ * which no JSON reader accepts.  It becomes U+FFFD, so that one such turn in its history does not
+ * end a client's session. */
+static void mend_surrogates(char *text, size_t size) {
+    for (size_t i = 0; i + 6 <= size; i++) {
+        if (text[i] != '\\') {
+            continue;
+        }
+        int32_t unit = text[i + 1] == 'u' ? hex4(text + i + 2) : -1;
+        bool has_next = i + 12 <= size && text[i + 6] == '\\' && text[i + 7] == 'u';
+        int32_t next = has_next ? hex4(text + i + 8) : -1;
+        if (unit >= 0xd800 && unit < 0xdc00 && next >= 0xdc00 && next < 0xe000) {
+            i += 11;  // a whole pair
+        } else if (unit >= 0xd800 && unit < 0xe000) {
+            memcpy(text + i, "\\ufffd", 6);
+            i += 5;
+        } else {
+            i += unit >= 0 ? 5 : 1;  // what is escaped is no backslash of its own
+        }
+    }
 }
 
 struct json *route_body(struct http_exchange *x) {
     struct json *json = NULL;
     struct error err;
+    mend_surrogates(x->body, x->body_size);
     enum status status = json_parse(&json, x->body, x->body_size, "request body", &err);
     if (status == STATUS_OK && json_kind(json) != JSON_KIND_OBJECT) {
         error_set(&err, STATUS_BAD_INPUT, "request body: wants a JSON object");
@@ -195,6 +245,12 @@ static bool refuse(struct http_exchange *x, int code, const char *name, const ch
     return false;
 }
 
+/* A name with a space in it hides a header from one reader and shows it to another. */
+static bool check_header_name(void *user, const char *name) {
+    (void)user;
+    return name[strcspn(name, " \t")] == '\0';
+}
+
 /* Two of these make a request mean different things to different readers. */
 static bool check_framing(struct http_exchange *x) {
     static const char *const once[] = {"Host",          "Content-Length", "Transfer-Encoding",
@@ -205,6 +261,10 @@ static bool check_framing(struct http_exchange *x) {
             http_add_header(x, "Connection", "close");
             return refuse(x, 400, NULL, arena_printf(&x->arena, "%s: given twice", once[i]));
         }
+    }
+    if (!http_each_header(x, check_header_name, NULL)) {
+        http_add_header(x, "Connection", "close");
+        return refuse(x, 400, NULL, "a header's name has a space in it");
     }
     const char *coding = http_header(x, "Transfer-Encoding");
     const char *length = http_header(x, "Content-Length");

@@ -55,8 +55,8 @@ def DET_01_fifty_streams_at_once_equal_themselves_alone(real, start):
 
 @case
 def STR_12_a_slow_reader_costs_little_memory_and_stops_nobody(start):
-    with start("scripted", "--isa", "scalar", "--threads", "1", "--timeout", "4") as server:
-        endless = {"prompt": "Z", "max_tokens": 32000, "stream": True}
+    with start("scripted", "--timeout", "4") as server:
+        endless = {"prompt": "Z", "max_tokens": 32000, "stream": True, "draft": False}
         assert server.complete(prompt="Z", max_tokens=3000).status == 200
         memory = server.memory_kib()
         with server.connect(receive_buffer=4096) as slow:

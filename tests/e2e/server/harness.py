@@ -96,6 +96,10 @@ class Server:
         return self.post("/v1/chat/completions",
                          {"messages": [{"role": "user", "content": content}], **body})
 
+    def complete_with_key(self, key):
+        return self.post("/v1/completions", {"prompt": "secret words", "max_tokens": 1},
+                         Authorization="Bearer " + key)
+
     def raw(self, data, seconds=20):
         """What comes back for these bytes until the server closes the connection or is silent."""
         with self.connect(seconds) as s:

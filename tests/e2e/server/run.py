@@ -5,25 +5,26 @@ whose replies are written down), `start` (a function that starts another server)
 """
 
 import contextlib
+import importlib
 import inspect
 import os
+import re
 import sys
 import tempfile
 import time
 import traceback
 
-import cases_cache
-import cases_load
-import cases_stream
 import harness
 import scripts
 
-MODULES = [cases_cache, cases_stream, cases_load]
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+MODULES = [importlib.import_module(name[:-3]) for name in sorted(os.listdir(FOLDER))
+           if re.fullmatch(r"cases_\w+\.py", name)]
 
 
 def cases(pattern):
     for module in MODULES:
-        for name, case in vars(module).items():
+        for name, case in list(vars(module).items()):
             if inspect.isfunction(case) and case.__module__ == module.__name__ and \
                     getattr(case, "is_case", False) and pattern in name:
                 yield name, case
