@@ -454,6 +454,30 @@ static void add_recurrences(struct list *list) {
                  (int)c.n_kv, (int)c.head_dim, (int)c.value_dim);
         add_windows(list, &c, what);
     }
+    for (int32_t i = 0; i < COUNT(deltas); i++) {
+        char what[80];
+        struct op_case c = {.kind = OP_SCAN_SSD,
+                            .n_kv = deltas[i][0],
+                            .n_heads = deltas[i][1],
+                            .head_dim = deltas[i][2],
+                            .value_dim = deltas[i][3]};
+        snprintf(what, sizeof what, "scan_ssd %d/%d heads of %d x %d", (int)c.n_heads, (int)c.n_kv,
+                 (int)c.head_dim, (int)c.value_dim);
+        add_windows(list, &c, what);
+    }
+    static const int32_t gains[][2] = {{2, 8}, {3, 48}, {8, 128}, {2, 257}};
+    for (int32_t i = 0; i < COUNT(gains); i++) {
+        struct op_case c = {.kind = OP_RMS_NORM,
+                            .rows = 1 + 2 * i,
+                            .cols = 2 * gains[i][0] * gains[i][1],
+                            .group = gains[i][1],
+                            .n_kv = gains[i][0],
+                            .in_place = i % 2 == 1};
+        char name[160];
+        snprintf(name, sizeof name, "rms_norm %dx%d by %d, %d gains", (int)c.rows, (int)c.cols,
+                 (int)c.group, (int)c.n_kv);
+        list_add(list, &c, name);
+    }
     for (int32_t i = 0; i < 6; i++) {
         struct op_case c = {.kind = OP_TAKE_HEADS,
                             .fill = FILL_OUTLIERS,
@@ -482,6 +506,8 @@ struct op_case *op_cases(int32_t *n) {
     add_rows(&list, OP_HAS_NONFINITE, "has_nonfinite");
     add_rows(&list, OP_SIGMOID_MUL, "sigmoid_mul");
     add_rows(&list, OP_DELTA_GATES, "delta_gates");
+    add_rows(&list, OP_RELU_SQUARE, "relu_square");
+    add_rows(&list, OP_SSD_GATES, "ssd_gates");
     add_recurrences(&list);
     add_norms(&list);
     add_ropes(&list);

@@ -25,6 +25,9 @@ enum op_kind {
     OP_CONV,
     OP_DELTA_GATES,
     OP_SCAN_DELTA,
+    OP_RELU_SQUARE,
+    OP_SSD_GATES,
+    OP_SCAN_SSD,
 };
 
 enum { CASE_WEIGHTS_MAX = 3, CASE_SPANS_MAX = 5 };

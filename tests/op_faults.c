@@ -175,6 +175,16 @@ static void scan_that_settles_drafts(void *device, struct tensor y, struct tenso
     backend_ref.scan_delta(device, y, q, k, v, beta, decay, slot, args, &b);
 }
 
+static void ssd_that_forgets_accepted(void *device, struct tensor y, struct tensor x,
+                                      struct tensor b, struct tensor c, struct tensor dt,
+                                      struct tensor decay, const struct weight *skip,
+                                      const struct recurrent_slot *slot,
+                                      const struct ssd_args *args, const struct batch *batch) {
+    struct span spans[CASE_SPANS_MAX];
+    struct batch changed = changed_spans(batch, spans, true, false);
+    backend_ref.scan_ssd(device, y, x, b, c, dt, decay, skip, slot, args, &changed);
+}
+
 static void gates_of_libm(void *device, struct tensor beta, struct tensor decay,
                           const struct weight *a_log, const struct weight *dt_bias) {
     backend_ref.delta_gates(device, beta, decay, a_log, dt_bias);
@@ -204,6 +214,7 @@ void op_faults(struct op_fault out[OP_FAULTS]) {
         {"a convolution forgets an accepted draft", OP_CONV},
         {"a scan keeps rejected drafts", OP_SCAN_DELTA},
         {"gates call libm", OP_DELTA_GATES},
+        {"a Mamba-2 scan forgets an accepted draft", OP_SCAN_SSD},
     };
     for (int i = 0; i < OP_FAULTS; i++) {
         out[i] = (struct op_fault){faults[i].what, faults[i].kind, backend_ref};
@@ -222,4 +233,5 @@ void op_faults(struct op_fault out[OP_FAULTS]) {
     out[11].backend.conv = conv_without_replay;
     out[12].backend.scan_delta = scan_that_settles_drafts;
     out[13].backend.delta_gates = gates_of_libm;
+    out[14].backend.scan_ssd = ssd_that_forgets_accepted;
 }

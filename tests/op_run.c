@@ -287,7 +287,8 @@ static void run_gather_out(struct scene *scene, const struct op_case *c) {
 static void run_rms_norm(struct scene *scene, const struct op_case *c) {
     struct case_weights ws = {0};
     struct case_batch b;
-    const struct case_weight cw = {.dtype = DT_F32, .rows = 1, .fill = FILL_OUTLIERS};
+    const struct case_weight cw = {
+        .dtype = DT_F32, .rows = c->n_kv > 0 ? c->n_kv : 1, .fill = FILL_OUTLIERS};
     weight_fill(scene, &cw, c->group, &ws.weight[0]);
     void *memory = ws.weight[0].t.data;
     weight_ready(scene, &ws, false, false);
@@ -529,6 +530,57 @@ static void run_scan_delta(struct scene *scene, const struct op_case *c) {
     scene_download(scene);
 }
 
+static void run_relu_square(struct scene *scene, const struct op_case *c) {
+    struct case_batch b;
+    batch_of(&b, c);
+    struct tensor a = scene_input(scene, c, c->rows, c->cols);
+    scene_upload(scene, &b.batch);
+    scene->backend->relu_square(scene->device, a);
+    scene_download(scene);
+}
+
+static void run_ssd_gates(struct scene *scene, const struct op_case *c) {
+    struct case_weights ws = {.n = 0};
+    struct case_batch b;
+    void *memory[2];
+    for (int32_t i = 0; i < 2; i++) {
+        const struct case_weight cw = {.dtype = DT_F32, .rows = 1};
+        weight_fill(scene, &cw, c->cols, &ws.weight[i]);
+        memory[i] = ws.weight[i].t.data;
+        weight_ready(scene, &ws, false, false);
+    }
+    batch_of(&b, c);
+    struct tensor dt = scene_input(scene, c, c->rows, c->cols);
+    struct tensor decay = scene_tensor(scene, c->rows, c->cols, c->gap);
+    scene_upload(scene, &b.batch);
+    scene->backend->ssd_gates(scene->device, dt, decay, ws.list[0], ws.list[1]);
+    scene_download(scene);
+    weights_free(scene, &ws, memory, 2);
+}
+
+static void run_scan_ssd(struct scene *scene, const struct op_case *c) {
+    struct case_batch batch;
+    struct case_weights ws = {.n = 0};
+    int32_t n_b = c->n_kv * c->head_dim, n_x = c->n_heads * c->value_dim;
+    const struct case_weight cw = {.dtype = DT_F32, .rows = 1};
+    weight_fill(scene, &cw, c->n_heads, &ws.weight[0]);
+    void *memory = ws.weight[0].t.data;
+    weight_ready(scene, &ws, false, false);
+    struct recurrent_slot slot = windows_of(
+        scene, c, &batch, c->n_heads * c->head_dim * c->value_dim, n_x + n_b + 2 * c->n_heads);
+    int32_t n = batch.batch.n_rows;
+    struct tensor x = scene_input(scene, c, n, n_x), b = scene_input(scene, c, n, n_b);
+    struct tensor cs = scene_input(scene, c, n, n_b), dt = scene_input(scene, c, n, c->n_heads);
+    struct tensor decay = scene_input(scene, c, n, c->n_heads);
+    struct tensor y = scene_tensor(scene, n, n_x, c->gap);
+    const struct ssd_args args = {c->n_kv, c->n_heads, c->head_dim, c->value_dim};
+    scene_upload(scene, &batch.batch);
+    scene->backend->scan_ssd(scene->device, y, x, b, cs, dt, decay, ws.list[0], &slot, &args,
+                             &batch.batch);
+    scene_download(scene);
+    weights_free(scene, &ws, &memory, 1);
+}
+
 void op_case_run(struct scene *scene, const struct op_case *c) {
     static void (*const run[])(struct scene * scene, const struct op_case *c) = {
         [OP_EMBED] = run_embed,
@@ -547,6 +599,9 @@ void op_case_run(struct scene *scene, const struct op_case *c) {
         [OP_CONV] = run_conv,
         [OP_DELTA_GATES] = run_delta_gates,
         [OP_SCAN_DELTA] = run_scan_delta,
+        [OP_RELU_SQUARE] = run_relu_square,
+        [OP_SSD_GATES] = run_ssd_gates,
+        [OP_SCAN_SSD] = run_scan_ssd,
     };
     scene->used = 0;
     scene->rng = rng_of(c->name);

@@ -24,6 +24,12 @@ struct attend_args {
     const float *sinks;  // [n_heads] natural-log sink logits in backend memory; NULL: none
 };
 
+/* Mamba-2: head j reads group j * n_groups / n_heads of B and C. */
+struct ssd_args {
+    int32_t n_groups, n_heads;    // n_heads is a multiple of n_groups
+    int32_t state_dim, head_dim;  // of B and C; of x.  state_dim is a multiple of 4
+};
+
 /* The gated delta rule: value head j reads key head j * n_key_heads / n_heads. */
 struct delta_args {
     int32_t n_key_heads, n_heads;  // n_heads is a multiple of n_key_heads
@@ -66,7 +72,8 @@ struct backend {
                   const struct batch *batch);
     /* y[i] = a[out_rows[i]] */
     void (*gather_out)(void *device, struct tensor y, struct tensor a, const struct batch *batch);
-    /* Rule D; y may be a.  Rows are normalised in groups of gain->t.cols columns (heads). */
+    /* Rule D; y may be a.  Rows are normalised in groups of gain->t.cols columns (heads), by the
+     * rows of the gain in turn. */
     void (*rms_norm)(void *device, struct tensor y, struct tensor a, const struct weight *gain,
                      float eps);
     /* out[i] = a * transpose(weights[i]) + bias, by each weight's rule; the weights share `a`. */
@@ -106,6 +113,18 @@ struct backend {
                        struct tensor v, struct tensor beta, struct tensor decay,
                        const struct recurrent_slot *slot, const struct delta_args *args,
                        const struct batch *batch);
+    /* In place: a = max(a, 0)^2. */
+    void (*relu_square)(void *device, struct tensor a);
+    /* dt = softplus(dt + dt_bias), in place; decay = exp(-exp(a_log) * dt). */
+    void (*ssd_gates)(void *device, struct tensor dt, struct tensor decay,
+                      const struct weight *a_log, const struct weight *dt_bias);
+    /* Rule F, token by token.  x, y: [n_rows, heads * head_dim]; b, c: [n_rows, groups *
+     * state_dim]; dt, decay: [n_rows, heads]; skip: f32 [1, heads].  The slot's state is f32
+     * [heads][state_dim][head_dim]; a row of its log is x, b, dt, decay. */
+    void (*scan_ssd)(void *device, struct tensor y, struct tensor x, struct tensor b,
+                     struct tensor c, struct tensor dt, struct tensor decay,
+                     const struct weight *skip, const struct recurrent_slot *slot,
+                     const struct ssd_args *args, const struct batch *batch);
     /* In place: a += b. */
     void (*add)(void *device, struct tensor a, struct tensor b);
     /* Is there a NaN or an infinity in `a`? */

@@ -35,7 +35,7 @@ struct tensor op_rms_norm(struct exec *x, struct tensor a, const struct weight *
 }
 
 void op_norm_heads(struct exec *x, struct tensor a, const struct weight *gain, float eps) {
-    assert(a.cols % gain->t.cols == 0);
+    assert(a.cols % (gain->t.rows * gain->t.cols) == 0);
     if (!is_measuring(x)) {
         x->backend->rms_norm(x->device, a, a, gain, eps);
     }
@@ -151,6 +151,38 @@ struct tensor op_scan_delta(struct exec *x, struct tensor q, struct tensor k, st
     struct tensor y = exec_tensor(x, v.rows, v.cols);
     if (!is_measuring(x)) {
         x->backend->scan_delta(x->device, y, q, k, v, beta, decay, slot, args, batch);
+    }
+    return y;
+}
+
+void op_relu_square(struct exec *x, struct tensor a) {
+    if (!is_measuring(x)) {
+        x->backend->relu_square(x->device, a);
+    }
+}
+
+struct tensor op_ssd_gates(struct exec *x, struct tensor dt, const struct weight *a_log,
+                           const struct weight *dt_bias) {
+    assert(a_log->t.cols == dt.cols && dt_bias->t.cols == dt.cols);
+    struct tensor decay = exec_tensor(x, dt.rows, dt.cols);
+    if (!is_measuring(x)) {
+        x->backend->ssd_gates(x->device, dt, decay, a_log, dt_bias);
+    }
+    return decay;
+}
+
+struct tensor op_scan_ssd(struct exec *x, struct tensor in, struct tensor b, struct tensor c,
+                          struct tensor dt, struct tensor decay, const struct weight *skip,
+                          const struct recurrent_slot *slot, const struct ssd_args *args,
+                          const struct batch *batch) {
+    assert(in.cols == args->n_heads * args->head_dim && dt.cols == args->n_heads);
+    assert(b.cols == args->n_groups * args->state_dim && c.cols == b.cols);
+    assert(args->state_dim % 4 == 0 && skip->t.cols == args->n_heads);
+    assert(slot->n_state == args->n_heads * args->state_dim * args->head_dim);
+    assert(slot->n_log == in.cols + b.cols + 2 * args->n_heads && in.rows == batch->n_rows);
+    struct tensor y = exec_tensor(x, in.rows, in.cols);
+    if (!is_measuring(x)) {
+        x->backend->scan_ssd(x->device, y, in, b, c, dt, decay, skip, slot, args, batch);
     }
     return y;
 }

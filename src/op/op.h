@@ -16,7 +16,7 @@ struct rope {
 struct tensor op_embed(struct exec *x, const struct weight *table, const struct batch *batch);
 struct tensor op_gather_out(struct exec *x, struct tensor a, const struct batch *batch);
 struct tensor op_rms_norm(struct exec *x, struct tensor a, const struct weight *gain, float eps);
-/* In place, per head: heads are gain->t.cols wide. */
+/* In place, per head: heads are gain->t.cols wide, and take the gain's rows in turn. */
 void op_norm_heads(struct exec *x, struct tensor a, const struct weight *gain, float eps);
 struct tensor op_matmul(struct exec *x, struct tensor a, const struct weight *w);
 /* Several products of one input: cheaper than one by one, and the same bits. */
@@ -47,6 +47,16 @@ struct tensor op_scan_delta(struct exec *x, struct tensor q, struct tensor k, st
                             struct tensor beta, struct tensor decay,
                             const struct recurrent_slot *slot, const struct delta_args *args,
                             const struct batch *batch);
+/* max(a, 0)^2, in a's place. */
+void op_relu_square(struct exec *x, struct tensor a);
+/* dt becomes the step, in place; returns what the state keeps. */
+struct tensor op_ssd_gates(struct exec *x, struct tensor dt, const struct weight *a_log,
+                           const struct weight *dt_bias);
+/* Mamba-2's state space duality (arXiv:2405.21060), `in` being its x. */
+struct tensor op_scan_ssd(struct exec *x, struct tensor in, struct tensor b, struct tensor c,
+                          struct tensor dt, struct tensor decay, const struct weight *skip,
+                          const struct recurrent_slot *slot, const struct ssd_args *args,
+                          const struct batch *batch);
 /* Room for [rows, cols], to be filled by bands (tensor_cols). */
 struct tensor op_tensor(struct exec *x, int32_t rows, int32_t cols);
 void op_rms_norm_into(struct exec *x, struct tensor y, struct tensor a, const struct weight *gain,

@@ -160,6 +160,9 @@ const struct backend backend_cpu = {
     .conv = cpu_conv,
     .delta_gates = cpu_delta_gates,
     .scan_delta = cpu_scan_delta,
+    .relu_square = cpu_relu_square,
+    .ssd_gates = cpu_ssd_gates,
+    .scan_ssd = cpu_scan_ssd,
     .add = cpu_add,
     .has_nonfinite = cpu_has_nonfinite,
 };

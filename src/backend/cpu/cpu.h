@@ -80,6 +80,13 @@ void cpu_scan_delta(void *device, struct tensor y, struct tensor q, struct tenso
                     struct tensor v, struct tensor beta, struct tensor decay,
                     const struct recurrent_slot *slot, const struct delta_args *args,
                     const struct batch *batch);
+void cpu_relu_square(void *device, struct tensor a);
+void cpu_ssd_gates(void *device, struct tensor dt, struct tensor decay, const struct weight *a_log,
+                   const struct weight *dt_bias);
+void cpu_scan_ssd(void *device, struct tensor y, struct tensor x, struct tensor b, struct tensor c,
+                  struct tensor dt, struct tensor decay, const struct weight *skip,
+                  const struct recurrent_slot *slot, const struct ssd_args *args,
+                  const struct batch *batch);
 void cpu_add(void *device, struct tensor a, struct tensor b);
 bool cpu_has_nonfinite(void *device, struct tensor a);
 

@@ -66,8 +66,9 @@ static void norm_rows(void *context, int32_t first, int32_t end, int32_t worker)
     (void)worker;
     for (int32_t r = first; r < end; r++) {
         for (int32_t at = 0; at < job->a.cols; at += n) {
-            job->kernels->rms_norm(cpu_row(job->y, r) + at, cpu_row(job->a, r) + at,
-                                   job->weight->t.data, n, job->eps);
+            const float *gain = cpu_row(job->weight->t, at / n % job->weight->t.rows);
+            job->kernels->rms_norm(cpu_row(job->y, r) + at, cpu_row(job->a, r) + at, gain, n,
+                                   job->eps);
         }
     }
 }
@@ -136,6 +137,23 @@ static void sigmoid_rows(void *context, int32_t first, int32_t end, int32_t work
 void cpu_sigmoid_mul(void *device, struct tensor a, struct tensor gate) {
     struct rows_job job = {.a = a, .b = gate};
     rows_for(device, a.rows, a.cols * 4, sigmoid_rows, &job);
+}
+
+static void square_rows(void *context, int32_t first, int32_t end, int32_t worker) {
+    const struct rows_job *job = context;
+    (void)worker;
+    for (int32_t r = first; r < end; r++) {
+        float *x = cpu_row(job->a, r);
+        for (int32_t k = 0; k < job->a.cols; k++) {
+            float above = x[k] > 0.0f ? x[k] : 0.0f;
+            x[k] = above * above;
+        }
+    }
+}
+
+void cpu_relu_square(void *device, struct tensor a) {
+    struct rows_job job = {.a = a};
+    rows_for(device, a.rows, a.cols, square_rows, &job);
 }
 
 void cpu_take_heads(void *device, struct tensor y, struct tensor a, int32_t head_dim,

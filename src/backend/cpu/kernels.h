@@ -127,6 +127,9 @@ struct cpu_kernels {
      * k's o = q.S, or NULL for a row whose result is known. */
     void (*delta16)(float *y, float *s, int32_t key_dim, const float *q, const float *k,
                     const float *v, float beta, float decay);
+    /* The same for Mamba-2: sixteen columns of s, [state_dim][16]; y and c may be NULL. */
+    void (*ssd16)(float *y, float *s, int32_t state_dim, const float *x, const float *b,
+                  const float *c, float dt, float decay, float skip);
 };
 
 extern const struct cpu_kernels kernels_scalar;

@@ -57,4 +57,26 @@ static void delta16(float *y, float *s, int32_t key_dim, const float *q, const f
     }
 }
 
-#define RECUR_KERNELS .conv16 = conv16, .delta16 = delta16
+static void ssd16(float *y, float *s, int32_t state_dim, const float *x, const float *b,
+                  const float *c, float dt, float decay, float skip) {
+    int32_t quarter = state_dim / 4;
+    struct vf chain[4] = {v_zero(), v_zero(), v_zero(), v_zero()}, keep = v_set(decay);
+    struct vf now = v_load(x), input = v_mul(v_set(dt), now);
+    for (int32_t i = 0; i < quarter; i++) {
+        for (int32_t part = 0; part < 4; part++) {
+            int32_t k = part * quarter + i;
+            float *at = s + (size_t)k * LANE_COUNT;
+            struct vf value = v_fma(v_load(at), keep, v_mul(input, v_set(b[k])));
+            v_store(at, value);
+            if (y != NULL) {
+                chain[part] = v_fma(v_set(c[k]), value, chain[part]);
+            }
+        }
+    }
+    if (y != NULL) {
+        struct vf sum = v_add(v_add(chain[0], chain[1]), v_add(chain[2], chain[3]));
+        v_store(y, v_fma(v_set(skip), now, sum));
+    }
+}
+
+#define RECUR_KERNELS .conv16 = conv16, .delta16 = delta16, .ssd16 = ssd16

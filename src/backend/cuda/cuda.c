@@ -265,7 +265,7 @@ static void cuda_rms(void *device, struct tensor y, struct tensor a, const struc
     struct cuda *c = device;
     if (a.rows > 0) {
         cuda_rms_norm(c->stream, y.data, y.stride, a.data, a.stride, a.rows, a.cols,
-                      packed_of(gain)->wide, gain->t.cols, eps);
+                      packed_of(gain)->wide, gain->t.rows, gain->t.cols, eps);
     }
 }
 
@@ -435,6 +435,46 @@ static void cuda_delta_rule(void *device, struct tensor y, struct tensor q, stru
     cuda_scan_delta(c->stream, &delta, c->spans, batch->n_spans, c->n_drafts_max);
 }
 
+static void cuda_relu2(void *device, struct tensor a) {
+    struct cuda *c = device;
+    cuda_relu_square(c->stream, a.data, a.stride, a.rows, a.cols);
+}
+
+static void cuda_steps(void *device, struct tensor dt, struct tensor decay,
+                       const struct weight *a_log, const struct weight *dt_bias) {
+    struct cuda *c = device;
+    cuda_ssd_gates(c->stream, dt.data, dt.stride, decay.data, decay.stride, packed_of(a_log)->wide,
+                   packed_of(dt_bias)->wide, dt.rows, dt.cols);
+}
+
+static void cuda_mamba(void *device, struct tensor y, struct tensor x, struct tensor b,
+                       struct tensor cs, struct tensor dt, struct tensor decay,
+                       const struct weight *skip, const struct recurrent_slot *slot,
+                       const struct ssd_args *args, const struct batch *batch) {
+    struct cuda *c = device;
+    const struct cuda_ssd ssd = {
+        .slot = recurrent_of(slot),
+        .y = y.data,
+        .x = x.data,
+        .b = b.data,
+        .c = cs.data,
+        .dt = dt.data,
+        .decay = decay.data,
+        .skip = packed_of(skip)->wide,
+        .y_stride = y.stride,
+        .x_stride = x.stride,
+        .b_stride = b.stride,
+        .c_stride = cs.stride,
+        .dt_stride = dt.stride,
+        .decay_stride = decay.stride,
+        .n_groups = args->n_groups,
+        .n_heads = args->n_heads,
+        .state_dim = args->state_dim,
+        .head_dim = args->head_dim,
+    };
+    cuda_scan_ssd(c->stream, &ssd, c->spans, batch->n_spans, c->n_drafts_max);
+}
+
 static bool cuda_has_nonfinite(void *device, struct tensor a) {
     struct cuda *c = device;
     int32_t flag = 0;
@@ -473,6 +513,9 @@ const struct backend backend_cuda = {
     .conv = cuda_convolve,
     .delta_gates = cuda_gates,
     .scan_delta = cuda_delta_rule,
+    .relu_square = cuda_relu2,
+    .ssd_gates = cuda_steps,
+    .scan_ssd = cuda_mamba,
     .add = cuda_residual,
     .has_nonfinite = cuda_has_nonfinite,
 };

@@ -18,7 +18,8 @@ extern "C" {
 void cuda_gather(void *stream, float *y, int32_t y_stride, const float *a, int32_t stride,
                  int32_t cols, const int32_t *rows, int32_t n_rows);
 void cuda_rms_norm(void *stream, float *y, int32_t y_stride, const float *a, int32_t a_stride,
-                   int32_t rows, int32_t cols, const float *gain, int32_t n, float eps);
+                   int32_t rows, int32_t cols, const float *gain, int32_t n_gains, int32_t n,
+                   float eps);
 void cuda_rope_table(void *stream, float *table, int32_t stride, const float *freqs,
                      int32_t n_freqs, float factor, const int32_t *positions, int32_t rows);
 void cuda_rope(void *stream, float *a, int32_t stride, int32_t rows, int32_t cols,
@@ -158,6 +159,20 @@ struct cuda_delta {
 /* `n_drafts_max`: the most drafted rows of any span. */
 void cuda_scan_delta(void *stream, const struct cuda_delta *delta, const struct cuda_span *spans,
                      int32_t n_spans, int32_t n_drafts_max);
+
+void cuda_relu_square(void *stream, float *a, int32_t a_stride, int32_t rows, int32_t cols);
+void cuda_ssd_gates(void *stream, float *dt, int32_t dt_stride, float *decay, int32_t decay_stride,
+                    const float *a_log, const float *dt_bias, int32_t rows, int32_t n_heads);
+
+struct cuda_ssd {
+    struct cuda_recurrent slot;
+    float *y;
+    const float *x, *b, *c, *dt, *decay, *skip;
+    int32_t y_stride, x_stride, b_stride, c_stride, dt_stride, decay_stride;
+    int32_t n_groups, n_heads, state_dim, head_dim;
+};
+void cuda_scan_ssd(void *stream, const struct cuda_ssd *ssd, const struct cuda_span *spans,
+                   int32_t n_spans, int32_t n_drafts_max);
 
 void cuda_sigmoid_mul(void *stream, float *a, int32_t a_stride, const float *gate,
                       int32_t gate_stride, int32_t rows, int32_t cols);

@@ -187,7 +187,124 @@ void cuda_scan_delta(void *stream, const struct cuda_delta *delta, const struct 
     }
 }
 
+/* ---- Mamba-2 -------------------------------------------------------------------------------- */
+
+static __global__ void steps_kernel(float *dt, int32_t dt_stride, float *decay,
+                                    int32_t decay_stride, const float *a_log, const float *dt_bias,
+                                    int32_t n_heads) {
+    int32_t r = (int32_t)blockIdx.x;
+    for (int32_t h = (int32_t)threadIdx.x; h < n_heads; h += (int32_t)blockDim.x) {
+        float *step = dt + (size_t)r * dt_stride + h;
+        *step = canon_softplus(*step + dt_bias[h]);
+        decay[(size_t)r * decay_stride + h] = canon_exp(-canon_exp(a_log[h]) * *step);
+    }
+}
+
+void cuda_ssd_gates(void *stream, float *dt, int32_t dt_stride, float *decay, int32_t decay_stride,
+                    const float *a_log, const float *dt_bias, int32_t rows, int32_t n_heads) {
+    steps_kernel<<<(unsigned)rows, 64, 0, (cudaStream_t)stream>>>(
+        dt, dt_stride, decay, decay_stride, a_log, dt_bias, n_heads);
+}
+
+/* As delta_step; c is NULL for a replayed row. */
+static __device__ float ssd_step(float *s, float part[4][COLUMNS], int32_t state_dim, float x,
+                                 const float *b, const float *c, float dt, float decay) {
+    int32_t col = (int32_t)threadIdx.x, quarter = state_dim / 4;
+    int32_t first = (int32_t)threadIdx.y * quarter;
+    float chain = 0.0f, input = dt * x;
+    for (int32_t i = first; i < first + quarter; i++) {
+        float value = fmaf(s[i * COLUMNS + col], decay, input * b[i]);
+        s[i * COLUMNS + col] = value;
+        chain = c != NULL ? fmaf(c[i], value, chain) : chain;
+    }
+    part[threadIdx.y][col] = chain;
+    __syncthreads();
+    float y = (part[0][col] + part[1][col]) + (part[2][col] + part[3][col]);
+    __syncthreads();
+    return y;
+}
+
+static __global__ void ssd_kernel(struct cuda_ssd d, const struct cuda_span *spans) {
+    extern __shared__ float s[];
+    __shared__ float part[4][COLUMNS];
+    int32_t blocks_per_head = (d.head_dim + COLUMNS - 1) / COLUMNS;
+    int32_t head = (int32_t)blockIdx.x / blocks_per_head;
+    int32_t col = (int32_t)blockIdx.x % blocks_per_head * COLUMNS + (int32_t)threadIdx.x;
+    bool is_mine = col < d.head_dim;
+    const struct cuda_span *span = &spans[blockIdx.y];
+    int32_t group_at = head * d.n_groups / d.n_heads * d.state_dim;
+    int32_t x_at = head * d.head_dim + (is_mine ? col : 0);
+    int32_t quarter = d.state_dim / 4, first = (int32_t)threadIdx.y * quarter;
+    float *state = state_of(span, &d.slot) + (size_t)head * d.state_dim * d.head_dim + col;
+    for (int32_t i = first; i < first + quarter; i++) {
+        s[i * COLUMNS + threadIdx.x] = is_mine ? state[(size_t)i * d.head_dim] : 0.0f;
+    }
+    for (int32_t i = 0; i < span->n_replay; i++) {
+        const float *x = log_of(span, &d.slot, i), *b = x + d.n_heads * d.head_dim;
+        const float *dt = b + d.n_groups * d.state_dim, *decay = dt + d.n_heads;
+        ssd_step(s, part, d.state_dim, x[x_at], b + group_at, NULL, dt[head], decay[head]);
+    }
+    for (int32_t i = 0; i < span->n_rows; i++) {
+        size_t r = (size_t)(span->first_row + i);
+        float x = d.x[r * d.x_stride + x_at];
+        float y = ssd_step(s, part, d.state_dim, x, d.b + r * d.b_stride + group_at,
+                           d.c + r * d.c_stride + group_at, d.dt[r * d.dt_stride + head],
+                           d.decay[r * d.decay_stride + head]);
+        if (is_mine && threadIdx.y == 0) {
+            d.y[r * d.y_stride + x_at] = fmaf(d.skip[head], x, y);
+        }
+        for (int32_t j = first; is_mine && i + 1 == span->n_certain && j < first + quarter; j++) {
+            state[(size_t)j * d.head_dim] = s[j * COLUMNS + threadIdx.x];
+        }
+    }
+}
+
+static __global__ void ssd_log_kernel(struct cuda_ssd d, const struct cuda_span *spans) {
+    const struct cuda_span *span = &spans[blockIdx.y];
+    int32_t i = (int32_t)blockIdx.x, n_x = d.n_heads * d.head_dim;
+    int32_t n_b = d.n_groups * d.state_dim;
+    if (i >= span->n_rows - span->n_certain) {
+        return;
+    }
+    size_t r = (size_t)(span->first_row + span->n_certain + i);
+    float *to = log_of(span, &d.slot, i);
+    for (int32_t j = (int32_t)threadIdx.x; j < d.slot.n_log; j += (int32_t)blockDim.x) {
+        int32_t b = j - n_x, dt = b - n_b, e = dt - d.n_heads;
+        to[j] = b < 0    ? d.x[r * d.x_stride + j]
+                : dt < 0 ? d.b[r * d.b_stride + b]
+                : e < 0  ? d.dt[r * d.dt_stride + dt]
+                         : d.decay[r * d.decay_stride + e];
+    }
+}
+
+void cuda_scan_ssd(void *stream, const struct cuda_ssd *ssd, const struct cuda_span *spans,
+                   int32_t n_spans, int32_t n_drafts_max) {
+    int32_t blocks_per_head = (ssd->head_dim + COLUMNS - 1) / COLUMNS;
+    dim3 grid((unsigned)(ssd->n_heads * blocks_per_head), (unsigned)n_spans);
+    size_t shared = (size_t)ssd->state_dim * COLUMNS * sizeof(float);
+    cudaFuncSetAttribute(ssd_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    ssd_kernel<<<grid, dim3(COLUMNS, 4), shared, (cudaStream_t)stream>>>(*ssd, spans);
+    if (n_drafts_max > 0) {
+        ssd_log_kernel<<<dim3((unsigned)n_drafts_max, (unsigned)n_spans), 256, 0,
+                         (cudaStream_t)stream>>>(*ssd, spans);
+    }
+}
+
 /* ---- gates and heads ------------------------------------------------------------------------ */
+
+static __global__ void square_kernel(float *a, int32_t a_stride, int32_t cols) {
+    size_t r = blockIdx.y;
+    int32_t k = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (k < cols) {
+        float *to = a + r * a_stride + k, above = *to > 0.0f ? *to : 0.0f;
+        *to = above * above;
+    }
+}
+
+void cuda_relu_square(void *stream, float *a, int32_t a_stride, int32_t rows, int32_t cols) {
+    dim3 grid((unsigned)(cols + 127) / 128, (unsigned)rows);
+    square_kernel<<<grid, 128, 0, (cudaStream_t)stream>>>(a, a_stride, cols);
+}
 
 static __global__ void sigmoid_kernel(float *a, int32_t a_stride, const float *gate,
                                       int32_t gate_stride, int32_t cols) {

@@ -28,8 +28,9 @@ void cuda_gather(void *stream, float *y, int32_t y_stride, const float *a, int32
 
 /* One block a (row, group): a thread is a lane of the sum of squares. */
 __global__ void rms_norm_kernel(float *y, int32_t y_stride, const float *a, int32_t a_stride,
-                                const float *gain, int32_t n, float eps) {
+                                const float *gain, int32_t n_gains, int32_t n, float eps) {
     __shared__ float lane[NORM_LANES];
+    gain += (size_t)(blockIdx.x % n_gains) * n;
     const float *in = a + (size_t)blockIdx.y * a_stride + (size_t)blockIdx.x * n;
     float *out = y + (size_t)blockIdx.y * y_stride + (size_t)blockIdx.x * n;
     float sum = 0.0f;
@@ -51,10 +52,11 @@ __global__ void rms_norm_kernel(float *y, int32_t y_stride, const float *a, int3
 }
 
 void cuda_rms_norm(void *stream, float *y, int32_t y_stride, const float *a, int32_t a_stride,
-                   int32_t rows, int32_t cols, const float *gain, int32_t n, float eps) {
+                   int32_t rows, int32_t cols, const float *gain, int32_t n_gains, int32_t n,
+                   float eps) {
     dim3 grid(cols / n, rows);
-    rms_norm_kernel<<<grid, NORM_LANES, 0, as_stream(stream)>>>(y, y_stride, a, a_stride, gain, n,
-                                                                eps);
+    rms_norm_kernel<<<grid, NORM_LANES, 0, as_stream(stream)>>>(y, y_stride, a, a_stride, gain,
+                                                                n_gains, n, eps);
 }
 
 __global__ void rope_table_kernel(float *table, int32_t stride, const float *freqs, int32_t n,

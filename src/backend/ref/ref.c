@@ -96,10 +96,10 @@ static float sum_squares(const float *x, int32_t n) {
 static void ref_rms_norm(void *device, struct tensor y, struct tensor a, const struct weight *gain,
                          float eps) {
     (void)device;
-    const float *g = gain->t.data;
     int32_t n = gain->t.cols;
     for (int32_t r = 0; r < a.rows; r++) {
         for (int32_t first = 0; first < a.cols; first += n) {
+            const float *g = ref_row(gain->t, first / n % gain->t.rows);
             const float *in = ref_row(a, r) + first;
             float *out = ref_row(y, r) + first;
             float scale = canon_rms(sum_squares(in, n), n, eps);
@@ -163,6 +163,17 @@ static void ref_sigmoid_mul(void *device, struct tensor a, struct tensor gate) {
         const float *g = ref_row(gate, r);
         for (int32_t k = 0; k < a.cols; k++) {
             to[k] = to[k] * canon_sigmoid(g[k]);
+        }
+    }
+}
+
+static void ref_relu_square(void *device, struct tensor a) {
+    (void)device;
+    for (int32_t r = 0; r < a.rows; r++) {
+        float *x = ref_row(a, r);
+        for (int32_t k = 0; k < a.cols; k++) {
+            float above = x[k] > 0.0f ? x[k] : 0.0f;
+            x[k] = above * above;
         }
     }
 }
@@ -232,6 +243,9 @@ const struct backend backend_ref = {
     .conv = ref_conv,
     .delta_gates = ref_delta_gates,
     .scan_delta = ref_scan_delta,
+    .relu_square = ref_relu_square,
+    .ssd_gates = ref_ssd_gates,
+    .scan_ssd = ref_scan_ssd,
     .add = ref_add,
     .has_nonfinite = ref_has_nonfinite,
 };

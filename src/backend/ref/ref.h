@@ -21,6 +21,13 @@ void ref_scan_delta(void *device, struct tensor y, struct tensor q, struct tenso
                     const struct recurrent_slot *slot, const struct delta_args *args,
                     const struct batch *batch);
 
+void ref_ssd_gates(void *device, struct tensor dt, struct tensor decay, const struct weight *a_log,
+                   const struct weight *dt_bias);
+void ref_scan_ssd(void *device, struct tensor y, struct tensor x, struct tensor b, struct tensor c,
+                  struct tensor dt, struct tensor decay, const struct weight *skip,
+                  const struct recurrent_slot *slot, const struct ssd_args *args,
+                  const struct batch *batch);
+
 static inline float *ref_row(struct tensor t, int32_t row) {
     return (float *)t.data + (size_t)row * (size_t)t.stride;
 }

@@ -112,6 +112,18 @@ static void delta_step(float *y, float *state, const struct delta_args *args, co
     }
 }
 
+/* The log of what a span's drafts put into the state, part by part. */
+static void log_drafts(const struct span *span, const struct recurrent_slot *slot,
+                       const struct tensor *parts, int32_t n_parts) {
+    for (int32_t i = span->n_certain; i < span->n_rows; i++) {
+        float *to = recurrent_log(span->fixed, slot, i - span->n_certain);
+        for (int32_t p = 0; p < n_parts; p++) {
+            memcpy(to, ref_row(parts[p], span->first_row + i), (size_t)parts[p].cols * sizeof *to);
+            to += parts[p].cols;
+        }
+    }
+}
+
 struct delta_rows {
     struct tensor y, q, k, v, beta, decay;
 };
@@ -154,14 +166,84 @@ void ref_scan_delta(void *device, struct tensor y, struct tensor q, struct tenso
             delta_head(&rows, slot, args, span, h, copy);
         }
         const struct tensor logged[] = {k, v, beta, decay};
-        for (int32_t i = span->n_certain; i < span->n_rows; i++) {
-            float *to = recurrent_log(span->fixed, slot, i - span->n_certain);
-            for (int32_t part = 0; part < 4; part++) {
-                memcpy(to, ref_row(logged[part], span->first_row + i),
-                       (size_t)logged[part].cols * sizeof *to);
-                to += logged[part].cols;
-            }
+        log_drafts(span, slot, logged, 4);
+    }
+    free(copy);
+}
+
+/* ---- Mamba-2 -------------------------------------------------------------------------------- */
+
+void ref_ssd_gates(void *device, struct tensor dt, struct tensor decay, const struct weight *a_log,
+                   const struct weight *dt_bias) {
+    (void)device;
+    const float *rate = a_log->t.data, *bias = dt_bias->t.data;
+    for (int32_t r = 0; r < dt.rows; r++) {
+        float *step = ref_row(dt, r), *keep = ref_row(decay, r);
+        for (int32_t h = 0; h < dt.cols; h++) {
+            step[h] = canon_softplus(step[h] + bias[h]);
+            keep[h] = canon_exp(-canon_exp(rate[h]) * step[h]);
         }
+    }
+}
+
+/* One token, one head; y and c are NULL for a replayed row. */
+static void ssd_step(float *y, float *state, const struct ssd_args *args, const float *x,
+                     const float *b, const float *c, float dt, float decay, float skip) {
+    int32_t n = args->state_dim, quarter = n / 4;
+    for (int32_t col = 0; col < args->head_dim; col++) {
+        float out[4] = {0}, input = dt * x[col];
+        for (int32_t i = 0; i < n; i++) {
+            float *s = &state[(size_t)i * (size_t)args->head_dim + (size_t)col];
+            *s = fmaf(*s, decay, input * b[i]);
+            out[i / quarter] = fmaf(y != NULL ? c[i] : 0.0f, *s, out[i / quarter]);
+        }
+        if (y != NULL) {
+            y[col] = fmaf(skip, x[col], (out[0] + out[1]) + (out[2] + out[3]));
+        }
+    }
+}
+
+struct ssd_rows {
+    struct tensor y, x, b, c, dt, decay;
+};
+
+static void ssd_head(const struct ssd_rows *rows, const struct recurrent_slot *slot,
+                     const struct ssd_args *args, const struct span *span, int32_t head, float skip,
+                     float *copy) {
+    size_t n_state = (size_t)args->state_dim * (size_t)args->head_dim;
+    float *state = recurrent_state(span->fixed, slot) + (size_t)head * n_state;
+    int32_t group_at = head * args->n_groups / args->n_heads * args->state_dim;
+    int32_t x_at = head * args->head_dim;
+    for (int32_t i = 0; i < span->n_replay; i++) {
+        const float *x = recurrent_log(span->fixed, slot, i), *b = x + rows->x.cols;
+        const float *dt = b + rows->b.cols, *decay = dt + args->n_heads;
+        ssd_step(NULL, state, args, x + x_at, b + group_at, NULL, dt[head], decay[head], skip);
+    }
+    for (int32_t i = 0; i < span->n_rows; i++) {
+        int32_t r = span->first_row + i;
+        if (i == span->n_certain) {
+            memcpy(copy, state, n_state * sizeof *copy);
+            state = copy;
+        }
+        ssd_step(ref_row(rows->y, r) + x_at, state, args, ref_row(rows->x, r) + x_at,
+                 ref_row(rows->b, r) + group_at, ref_row(rows->c, r) + group_at,
+                 ref_row(rows->dt, r)[head], ref_row(rows->decay, r)[head], skip);
+    }
+}
+
+void ref_scan_ssd(void *device, struct tensor y, struct tensor x, struct tensor b, struct tensor c,
+                  struct tensor dt, struct tensor decay, const struct weight *skip,
+                  const struct recurrent_slot *slot, const struct ssd_args *args,
+                  const struct batch *batch) {
+    (void)device;
+    const struct ssd_rows rows = {y, x, b, c, dt, decay};
+    const struct tensor logged[] = {x, b, dt, decay};
+    float *copy = mem_alloc((size_t)args->state_dim * (size_t)args->head_dim * sizeof *copy);
+    for (int32_t s = 0; s < batch->n_spans; s++) {
+        for (int32_t h = 0; h < args->n_heads; h++) {
+            ssd_head(&rows, slot, args, &batch->spans[s], h, ref_row(skip->t, 0)[h], copy);
+        }
+        log_drafts(&batch->spans[s], slot, logged, 4);
     }
     free(copy);
 }
