@@ -1,6 +1,6 @@
 /* bench_cuda.c - how close the CUDA kernels come to the card's memory and tensor cores.
  *
- *   bench-cuda [PART...]     parts: skinny tiled; none: all of them
+ *   bench-cuda [PART...]     parts: skinny tiled attend; none: all of them
  *
  * Ceilings first: a device-to-device copy, counting bytes read and written.  Then each kernel on
  * random weights, CUDA events around a graph of launches that walk through more weights than the
@@ -266,6 +266,115 @@ static void bench_tiled(void) {
     cudaFree(y);
 }
 
+/* ---- attention ------------------------------------------------------------------------------ */
+
+struct attention {
+    struct cuda_rows rows;
+    struct cuda_kv kv;
+    struct cuda_attention args;
+};
+
+static void launch_attention(void *context, cudaStream_t stream, int32_t turn) {
+    struct attention *a = context;
+    (void)turn;
+    cuda_attend(stream, &a->rows, &a->kv, &a->args);
+}
+
+/* `n_rows` rows at the end of a session of `context` tokens, all layers' pages alike. */
+static double time_attention(int32_t n_rows, int32_t context, int32_t n_kv, int32_t share,
+                             int32_t head_dim, unsigned char *memory) {
+    struct attention a = {0};
+    int32_t n_heads = n_kv * share, width = n_heads * head_dim;
+    size_t head_size = (size_t)2 * (128 * 4 * (size_t)head_dim + 128 * 8);
+    size_t page_size = head_size * (size_t)n_kv;
+    int32_t n_pages = (context + 255) / 256;
+    void **pages = malloc((size_t)n_pages * sizeof *pages);
+    int32_t *positions = calloc((size_t)n_rows, sizeof *positions);
+    int32_t *first = calloc((size_t)n_rows, sizeof *first);
+    for (int32_t i = 0; i < n_pages; i++) {
+        pages[i] = memory + (size_t)i * page_size;
+    }
+    for (int32_t i = 0; i < n_rows; i++) {
+        positions[i] = context - n_rows + i;
+    }
+    size_t rows_size = (size_t)n_rows * sizeof(int32_t);
+    int32_t *d_positions = device_memory(rows_size), *d_first = device_memory(rows_size);
+    void **d_pages = device_memory((size_t)n_pages * sizeof *d_pages);
+    must(cudaMemcpy(d_positions, positions, rows_size, cudaMemcpyHostToDevice), "upload");
+    must(cudaMemcpy(d_first, first, rows_size, cudaMemcpyHostToDevice), "upload");
+    must(cudaMemcpy(d_pages, pages, (size_t)n_pages * sizeof *pages, cudaMemcpyHostToDevice),
+         "upload");
+    struct cuda_span span = {NULL, 0, n_rows, n_rows, 0}, *d_span = device_memory(sizeof span);
+    must(cudaMemcpy(d_span, &span, sizeof span, cudaMemcpyHostToDevice), "upload");
+    a.rows = (struct cuda_rows){d_positions, d_first, d_pages, d_span, &n_rows, n_rows, 1, context};
+    a.kv = (struct cuda_kv){0, head_size, n_kv, head_dim, false};
+    float *q = random_rows(n_rows, width);
+    float *y = device_memory((size_t)n_rows * (size_t)width * sizeof *y);
+    void *room = device_memory(cuda_attend_size(&a.rows, &a.kv, n_heads, 0));
+    a.args = (struct cuda_attention){y, q, NULL, width, width, n_heads, 0, 0.088f, room};
+    double s = time_of(launch_attention, &a, n_rows > 16 ? 2 : 8);
+    cudaFree(d_positions);
+    cudaFree(d_first);
+    cudaFree(d_pages);
+    cudaFree(d_span);
+    cudaFree(q);
+    cudaFree(y);
+    cudaFree(room);
+    free(pages);
+    free(positions);
+    free(first);
+    return s;
+}
+
+static void bench_attention(void) {
+    static const int32_t decode_rows[] = {1, 2, 4, 8, 16};
+    static const struct {
+        int32_t n_kv, share, head_dim, context;
+    } cases[] = {{8, 8, 128, 32768}, {8, 8, 128, 131072}, {8, 4, 128, 32768},
+                 {4, 8, 128, 32768}, {4, 6, 256, 32768},  {8, 3, 64, 32768}};
+    unsigned char *memory = device_memory((size_t)2 << 30);
+    unsigned char *host = malloc(HOST_BYTES);
+    for (int32_t i = 0; i < HOST_BYTES; i += 4) {
+        /* values below 32640 in magnitude; read as scales they are small floats */
+        uint32_t word = (random_bits() & 0x3FFF3FFFu) | 0x30003000u;
+        memcpy(host + i, &word, 4);
+    }
+    for (size_t at = 0; at < (size_t)2 << 30; at += HOST_BYTES) {
+        must(cudaMemcpy(memory + at, host, HOST_BYTES, cudaMemcpyHostToDevice), "upload");
+    }
+    free(host);
+    printf(
+        "attention, decode | KV heads x share x dim, tokens | us at 1 row | share of copy | time "
+        "at 2, 4, 8, 16 rows\n");
+    for (int32_t i = 0; i < COUNT(cases); i++) {
+        double one = 0,
+               bytes = (double)cases[i].context * cases[i].n_kv * (4.0 * cases[i].head_dim + 8);
+        for (int32_t r = 0; r < COUNT(decode_rows); r++) {
+            double s = time_attention(decode_rows[r], cases[i].context, cases[i].n_kv,
+                                      cases[i].share, cases[i].head_dim, memory);
+            one = r == 0 ? s : one;
+            if (r == 0) {
+                printf("%d x %d x %d, %6d %7.1f  %5.1f %% ", (int)cases[i].n_kv,
+                       (int)cases[i].share, (int)cases[i].head_dim, (int)cases[i].context, s * 1e6,
+                       100.0 * bytes / s / copy_bandwidth);
+            } else {
+                printf(" %.2f", s / one);
+            }
+        }
+        printf("\n");
+    }
+    printf("\nattention, prefill of the last 512 rows | us | TFLOP-equivalents\n");
+    for (int32_t i = 0; i < COUNT(cases); i++) {
+        double s = time_attention(512, cases[i].context, cases[i].n_kv, cases[i].share,
+                                  cases[i].head_dim, memory);
+        double flop =
+            4.0 * 512 * cases[i].context * cases[i].n_kv * cases[i].share * cases[i].head_dim;
+        printf("%d x %d x %d, %6d %9.1f %6.1f\n", (int)cases[i].n_kv, (int)cases[i].share,
+               (int)cases[i].head_dim, (int)cases[i].context, s * 1e6, flop / s / 1e12);
+    }
+    cudaFree(memory);
+}
+
 static bool is_wanted(int argc, char **argv, const char *part) {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], part) == 0) {
@@ -279,7 +388,7 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"skinny", bench_skinny}, {"tiled", bench_tiled}};
+    } parts[] = {{"skinny", bench_skinny}, {"tiled", bench_tiled}, {"attend", bench_attention}};
     struct cudaDeviceProp properties;
     must(cudaGetDeviceProperties(&properties, 0), "no device");
     printf("%s, %d multiprocessors, second cache %d MiB\n", properties.name,

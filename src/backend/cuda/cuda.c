@@ -16,6 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Device memory that grows. */
+struct room {
+    void *memory;
+    size_t size;
+};
+
 struct cuda {
     cudaStream_t stream;
     cudaError_t failed;  // the first error since `begin`; sticky
@@ -28,9 +34,11 @@ struct cuda {
     int32_t n_drafts_max;     // of any span
     float *embed_rows;        // pinned host memory
     size_t embed_room;
-    struct cuda_acts acts;  // of the latest matmul; room in bytes below
-    size_t acts_room;
-    int32_t *flag;  // device
+    struct cuda_acts acts;                       // of the latest product
+    struct room acts_room;                       // of their image
+    struct room room;                            // of attention
+    int32_t span_rows[LIMIT_SESSIONS], context;  // of the pass: rows of each span, longest session
+    int32_t *flag;                               // device
     const struct batch *batch;
 };
 
@@ -90,7 +98,8 @@ static void cuda_close(void *device) {
     cudaFree(c->flag);
     cudaFree(c->spans);
     cudaFree(c->pages);
-    cudaFree(c->acts.image);
+    cudaFree(c->acts_room.memory);
+    cudaFree(c->room.memory);
     cudaFreeHost(c->embed_rows);
     cudaStreamDestroy(c->stream);
     free(c);
@@ -197,12 +206,16 @@ static void upload_spans(struct cuda *c, const struct batch *batch) {
     struct cuda_span spans[LIMIT_SESSIONS];
     assert(batch->n_spans <= LIMIT_SESSIONS);
     c->n_drafts_max = 0;
+    c->context = 0;
     for (int32_t i = 0; i < batch->n_spans; i++) {
         const struct span *span = &batch->spans[i];
         int32_t n_drafts = span->n_rows - span->n_certain;
         spans[i] = (struct cuda_span){span->fixed, span->first_row, span->n_rows, span->n_certain,
                                       span->n_replay};
         c->n_drafts_max = n_drafts > c->n_drafts_max ? n_drafts : c->n_drafts_max;
+        c->span_rows[i] = span->n_rows;
+        int32_t end = span->first_pos + span->n_rows;
+        c->context = end > c->context ? end : c->context;
     }
     check(c, cudaMemcpyAsync(c->spans, spans, (size_t)batch->n_spans * sizeof *spans,
                              cudaMemcpyHostToDevice, c->stream));
@@ -269,6 +282,17 @@ static void cuda_rms(void *device, struct tensor y, struct tensor a, const struc
     }
 }
 
+/* Grow `room` to `size` bytes; what it held is lost, once the launches that use it are done. */
+static void reserve(struct cuda *c, struct room *room, size_t size) {
+    if (size > room->size) {
+        check(c, cudaStreamSynchronize(c->stream));
+        cudaFree(room->memory);
+        room->memory = NULL;
+        room->size = size + size / 2;
+        check(c, cudaMalloc(&room->memory, room->size));
+    }
+}
+
 /* The integer form of `a` that products with `p` read. */
 static void quantise_for(struct cuda *c, struct tensor a, const struct weight *w,
                          const struct cuda_weight *p) {
@@ -276,13 +300,8 @@ static void quantise_for(struct cuda *c, struct tensor a, const struct weight *w
     c->acts.form = p->form;
     c->acts.has_low = w->rule == RULE_A2 || w->acts == ACTS_INT16;
     c->acts.cut = p->cut;
-    size_t size = cuda_acts_size(&c->acts);
-    if (size > c->acts_room) {
-        check(c, cudaStreamSynchronize(c->stream));
-        cudaFree(c->acts.image);
-        c->acts_room = size * 2;
-        check(c, cudaMalloc((void **)&c->acts.image, c->acts_room));
-    }
+    reserve(c, &c->acts_room, cuda_acts_size(&c->acts));
+    c->acts.image = c->acts_room.memory;
     cuda_quantise(c->stream, a.data, a.stride, a.cols, &c->acts);
 }
 
@@ -329,7 +348,16 @@ static void cuda_rotate(void *device, struct tensor a, struct tensor table, int3
 }
 
 static struct cuda_rows rows_of(const struct cuda *c, const struct batch *batch) {
-    return (struct cuda_rows){c->positions, c->first_page, c->pages, batch->n_rows};
+    return (struct cuda_rows){
+        .positions = c->positions,
+        .first_page = c->first_page,
+        .pages = c->pages,
+        .spans = c->spans,
+        .span_rows = c->span_rows,
+        .n_rows = batch->n_rows,
+        .n_spans = batch->n_spans,
+        .context = c->context,
+    };
 }
 
 static struct cuda_kv kv_of(const struct kv_slot *slot) {
@@ -351,8 +379,19 @@ static void cuda_attention(void *device, struct tensor y, struct tensor q,
     struct cuda *c = device;
     struct cuda_rows rows = rows_of(c, batch);
     struct cuda_kv kv = kv_of(slot);
-    cuda_attend(c->stream, &rows, &kv, y.data, y.stride, q.data, q.stride, args->n_heads,
-                args->window, args->scale, args->sinks);
+    reserve(c, &c->room, cuda_attend_size(&rows, &kv, args->n_heads, args->window));
+    const struct cuda_attention attention = {
+        .y = y.data,
+        .q = q.data,
+        .sinks = args->sinks,
+        .y_stride = y.stride,
+        .q_stride = q.stride,
+        .n_heads = args->n_heads,
+        .window = args->window,
+        .scale = args->scale,
+        .room = c->room.memory,
+    };
+    cuda_attend(c->stream, &rows, &kv, &attention);
 }
 
 static void cuda_glu(void *device, struct tensor y, struct tensor gate, struct tensor up) {
@@ -487,7 +526,7 @@ static bool cuda_has_nonfinite(void *device, struct tensor a) {
 const struct backend backend_cuda = {
     .name = "cuda",
     .is_host = false,
-    .head_dim_unit = 4,
+    .head_dim_unit = 2,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,

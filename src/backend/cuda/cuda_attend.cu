@@ -1,16 +1,12 @@
-/* cuda_attend.cu - attention over pages, rules E16 and E32: one block a (head, row), a thread a
- * token for scores and a dimension for values.
+/* cuda_attend.cu - keys and values into pages; attention E32; the plan of a pass of E16, whose
+ * kernels are in cuda_decode.cu and cuda_prefill.cu.
+ *
+ * E32 is the reference's cache and not made for speed: one block a (head, row), a thread a token
+ * for scores and a dimension for values.
  */
-#include "arithmetic.h"
-#include "cuda_kernels.h"
+#include "cuda_e16.cuh"
 
-#include <cuda_runtime.h>
-
-enum { CHUNK16 = 128, CHUNK32 = 256, PAGE = 256, HEAD_DIM_MAX = 512 };
-
-static cudaStream_t as_stream(void *stream) {
-    return static_cast<cudaStream_t>(stream);
-}
+enum { CHUNK32 = 256, HEAD_DIM_MAX = 512 };
 
 static __device__ unsigned char *head_of(const struct cuda_rows &rows, const struct cuda_kv &kv,
                                          int32_t row, int32_t pos, int32_t head) {
@@ -37,22 +33,6 @@ static __device__ float block_max(float value, float *shared) {
     return value;
 }
 
-static __device__ int32_t block_sum(int32_t value, int32_t *shared) {
-    for (int32_t width = 16; width > 0; width /= 2) {
-        value += __shfl_xor_sync(0xFFFFFFFFu, value, width);
-    }
-    if (threadIdx.x % 32 == 0) {
-        shared[threadIdx.x / 32] = value;
-    }
-    __syncthreads();
-    value = shared[0];
-    for (int32_t i = 1; i < blockDim.x / 32; i++) {
-        value += shared[i];
-    }
-    __syncthreads();
-    return value;
-}
-
 /* amax / 32639 of a row of d values, and the factor that quantises it. */
 static __device__ float quantiser(const float *x, int32_t d, float *inverse, float *shared) {
     float amax = 0.0f;
@@ -66,14 +46,14 @@ static __device__ float quantiser(const float *x, int32_t d, float *inverse, flo
     return is_zero ? 0.0f : amax / CANON_Q16;
 }
 
-struct chunk16 {
+struct chunk16_out {
     int16_t *k, *v;
     float *k_scale, *v_scale;
 };
 
-static __device__ struct chunk16 chunk_of(unsigned char *head, int32_t d, int32_t chunk) {
+static __device__ struct chunk16_out chunk_of(unsigned char *head, int32_t d, int32_t chunk) {
     size_t n = (size_t)CHUNK16 * d;
-    struct chunk16 c;
+    struct chunk16_out c;
     c.k = reinterpret_cast<int16_t *>(head + (size_t)chunk * (n * 4 + CHUNK16 * 8));
     c.v = c.k + n;
     c.k_scale = reinterpret_cast<float *>(c.v + n);
@@ -97,7 +77,7 @@ __global__ void append_kernel(struct cuda_rows rows, struct cuda_kv kv, const fl
         }
         return;
     }
-    struct chunk16 c = chunk_of(at, d, t / CHUNK16);
+    struct chunk16_out c = chunk_of(at, d, t / CHUNK16);
     float k_inverse, v_inverse;
     float k_scale = quantiser(key, d, &k_inverse, shared);
     float v_scale = quantiser(value, d, &v_inverse, shared);
@@ -121,97 +101,146 @@ void cuda_kv_append(void *stream, const struct cuda_rows *rows, const struct cud
 
 /* ---- E16 ------------------------------------------------------------------------------------ */
 
+/* A warp a head of a row: both slices, padded with zeros. */
+__global__ void query_kernel(const float *q, int32_t stride, int32_t n_heads, int32_t d,
+                             int32_t padded, float scale, int8_t *to, float *q_scale) {
+    int32_t lane = threadIdx.x % 32, row = blockIdx.y;
+    int32_t head = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    if (head >= n_heads) {
+        return;
+    }
+    const float *x = q + (size_t)row * stride + (size_t)head * d;
+    size_t at = (size_t)row * n_heads + head;
+    int8_t *high = to + at * 2 * padded, *low = high + padded;
+    float amax = 0.0f;
+    for (int32_t i = lane; i < d; i += 32) {
+        float magnitude = fabsf(x[i]);
+        amax = magnitude > amax ? magnitude : amax;
+    }
+    for (int32_t width = 16; width > 0; width /= 2) {
+        float other = __shfl_xor_sync(0xFFFFFFFFu, amax, width);
+        amax = other > amax ? other : amax;
+    }
+    bool is_zero = !(amax > CANON_TINY);
+    float inverse = is_zero ? 0.0f : CANON_Q16 / amax;
+    for (int32_t i = lane; i < padded; i += 32) {
+        int32_t value = i < d && !is_zero ? canon_round_clamp(x[i] * inverse, CANON_Q16) : 0;
+        high[i] = (int8_t)canon_hi(value);
+        low[i] = (int8_t)canon_lo(value);
+    }
+    if (lane == 0) {
+        q_scale[at] = canon_e16_query_scale(is_zero ? 0.0f : amax / CANON_Q16, scale);
+    }
+}
+
+enum { PREFILL_DIM_MAX = 256, PARTIAL_BYTES = 512 << 20 };
+
+/* Sizes of a launch's parts, from what the host knows of the pass. */
+struct plan {
+    struct e16 few, many;
+    int32_t n_few, n_many;  // tiles
+    int32_t n_at_once;      // tiles of `few` whose partial results have room
+    size_t q_bytes, scale_bytes, partial_bytes, stats_bytes;
+};
+
+static int32_t count_tiles(const struct e16 &p, const int32_t *span_rows, int32_t *longest) {
+    int32_t n = 0;
+    *longest = 1;
+    for (int32_t s = 0; s < p.rows.n_spans; s++) {
+        if (p.takes_all || (span_rows[s] <= FEW_ROWS) == p.is_few) {
+            n += (span_rows[s] + p.per_tile - 1) / p.per_tile;
+            *longest = max(*longest, span_rows[s]);
+        }
+    }
+    return n;
+}
+
+static void set_tiles(struct e16 &p, int32_t rows_max) {
+    int32_t group = p.n_heads / p.kv.n_heads;
+    p.share = min(group, rows_max);
+    p.n_parts = (group + p.share - 1) / p.share;
+    p.per_tile = rows_max / p.share;
+}
+
+static size_t rounded(size_t size) {
+    return (size + 255) & ~(size_t)255;
+}
+
+static struct plan plan_of(const struct cuda_rows *rows, const struct cuda_kv *kv, int32_t n_heads,
+                           int32_t window) {
+    struct plan plan = {};
+    struct e16 &few = plan.few, &many = plan.many;
+    int32_t longest, ignored;
+    few.rows = *rows;
+    few.kv = *kv;
+    few.n_heads = n_heads;
+    few.window = window;
+    few.padded_dim = (kv->head_dim + 31) / 32 * 32;
+    few.is_few = true;
+    few.takes_all = kv->head_dim > PREFILL_DIM_MAX;
+    many = few;
+    many.is_few = false;
+    set_tiles(few, 16);
+    set_tiles(many, 128);
+    plan.n_many = few.takes_all ? 0 : count_tiles(many, rows->span_rows, &ignored);
+    (void)count_tiles(few, rows->span_rows, &longest);
+    few.per_tile = min(few.per_tile, longest);
+    plan.n_few = count_tiles(few, rows->span_rows, &longest);
+    int32_t seen = window > 0 ? min(window + few.per_tile, rows->context) : rows->context;
+    few.n_chunks = min((seen + CHUNK16 - 2) / CHUNK16 + 1, (rows->context + CHUNK16 - 1) / CHUNK16);
+    size_t n_results = (size_t)few.n_chunks * kv->n_heads * few.n_parts * few.per_tile * few.share;
+    plan.n_at_once =
+        min(plan.n_few, max(1, (int32_t)(PARTIAL_BYTES / (n_results * kv->head_dim * 4))));
+    plan.q_bytes = rounded((size_t)rows->n_rows * n_heads * 2 * few.padded_dim);
+    plan.scale_bytes = rounded((size_t)rows->n_rows * n_heads * sizeof(float));
+    plan.partial_bytes = rounded(plan.n_at_once * n_results * kv->head_dim * sizeof(float));
+    plan.stats_bytes = rounded(plan.n_at_once * n_results * sizeof(float4));
+    return plan;
+}
+
+size_t cuda_attend_size(const struct cuda_rows *rows, const struct cuda_kv *kv, int32_t n_heads,
+                        int32_t window) {
+    if (kv->is_f32) {
+        return 0;
+    }
+    struct plan plan = plan_of(rows, kv, n_heads, window);
+    return plan.q_bytes + plan.scale_bytes + plan.partial_bytes + plan.stats_bytes;
+}
+
+static void attend16(cudaStream_t stream, struct plan &plan, const struct cuda_attention *a) {
+    unsigned char *room = static_cast<unsigned char *>(a->room);
+    int8_t *q = reinterpret_cast<int8_t *>(room);
+    float *q_scale = reinterpret_cast<float *>(room + plan.q_bytes);
+    struct e16 *parts[] = {&plan.few, &plan.many};
+    for (struct e16 *p : parts) {
+        p->y = a->y;
+        p->y_stride = a->y_stride;
+        p->sinks = a->sinks;
+        p->q = q;
+        p->q_scale = q_scale;
+    }
+    room += plan.q_bytes + plan.scale_bytes;
+    plan.few.partial = reinterpret_cast<float *>(room);
+    plan.few.stats = reinterpret_cast<float4 *>(room + plan.partial_bytes);
+    dim3 grid((a->n_heads + 3) / 4, plan.few.rows.n_rows);
+    query_kernel<<<grid, 128, 0, stream>>>(a->q, a->q_stride, a->n_heads, plan.few.kv.head_dim,
+                                           plan.few.padded_dim, a->scale, q, q_scale);
+    for (int32_t i = 0; i < plan.n_few; i += plan.n_at_once) {
+        plan.few.first_tile = i;
+        cuda_decode_e16(stream, plan.few, min(plan.n_at_once, plan.n_few - i));
+    }
+    if (plan.n_many > 0) {
+        cuda_prefill_e16(stream, plan.many, plan.n_many);
+    }
+}
+
+/* ---- E32 ------------------------------------------------------------------------------------ */
+
 struct attend_shape {
     int32_t n_heads, window;
     float scale;
     const float *sinks;
 };
-
-/* 256 hi hi' + hi lo' + lo hi' summed: hi * q' + lo * hi', since q' = 256 hi' + lo'. */
-static __device__ int32_t score16(const int16_t *k, int32_t t, const int16_t *q, const int8_t *q_hi,
-                                  int32_t d) {
-    int32_t isum = 0;
-    for (int32_t i = 0; i < d; i += 2) {
-        int32_t pair = *reinterpret_cast<const int32_t *>(k + (i / 2 * CHUNK16 + t) * 2);
-        int32_t k0 = (int16_t)(pair & 0xFFFF), k1 = pair >> 16;
-        isum += canon_hi(k0) * q[i] + canon_lo(k0) * q_hi[i];
-        isum += canon_hi(k1) * q[i + 1] + canon_lo(k1) * q_hi[i + 1];
-    }
-    return isum;
-}
-
-static __device__ int32_t mix16(const int16_t *v, const int32_t *u, int32_t d, int32_t i,
-                                int32_t from, int32_t to) {
-    int32_t isum = 0;
-    for (int32_t t = from; t < to; t++) {
-        int32_t value = v[(t / 2 * d + i) * 2 + t % 2];
-        isum += (u[t] >> 8) * value + (u[t] & 255) * canon_hi(value);
-    }
-    return isum;
-}
-
-__global__ void attend16_kernel(struct cuda_rows rows, struct cuda_kv kv, float *y,
-                                int32_t y_stride, const float *q, int32_t q_stride,
-                                struct attend_shape shape) {
-    __shared__ int16_t q16[HEAD_DIM_MAX];
-    __shared__ int8_t q_hi[HEAD_DIM_MAX];
-    __shared__ int32_t u[CHUNK16];
-    __shared__ float floats[32];
-    __shared__ int32_t ints[32];
-    int32_t head = blockIdx.x, row = blockIdx.y, d = kv.head_dim, t = threadIdx.x;
-    int32_t kv_head = head / (shape.n_heads / kv.n_heads), pos = rows.positions[row];
-    int32_t first = shape.window > 0 && pos >= shape.window ? pos - shape.window + 1 : 0;
-    int32_t end = pos + 1;
-    const float *query = q + (size_t)row * q_stride + (size_t)head * d;
-    float inverse, o[HEAD_DIM_MAX / CHUNK16] = {0};
-    float amax_scale = quantiser(query, d, &inverse, floats);
-    float sq = canon_e16_query_scale(amax_scale, shape.scale);
-    for (int32_t i = t; i < d; i += CHUNK16) {
-        int32_t value = canon_round_clamp(query[i] * inverse, 32639);
-        q16[i] = (int16_t)value;
-        q_hi[i] = (int8_t)canon_hi(value);
-    }
-    __syncthreads();
-    float max = -INFINITY, sum = 0.0f;
-    if (shape.sinks != NULL) {
-        max = (float)((double)shape.sinks[head] * CANON_LOG2E);
-        sum = 1.0f;
-    }
-    for (int32_t n = first / CHUNK16; n * CHUNK16 < end; n++) {
-        int32_t base = n * CHUNK16;
-        int32_t from = first > base ? first - base : 0;
-        int32_t to = end - base < CHUNK16 ? end - base : CHUNK16;
-        struct chunk16 c = chunk_of(head_of(rows, kv, row, base, kv_head), d, n % (PAGE / CHUNK16));
-        bool is_visible = t >= from && t < to;
-        float score = -INFINITY;
-        if (is_visible) {
-            score = (float)score16(c.k, t, q16, q_hi, d) * c.k_scale[t];
-        }
-        float mq = block_max(score, floats) * sq;
-        float p = is_visible ? canon_exp2(fmaf(score, sq, -mq)) : 0.0f;
-        int32_t count = block_sum(is_visible ? canon_e16_count(p) : 0, ints);
-        float weight = is_visible ? p * c.v_scale[t] : 0.0f;
-        float w_max = block_max(weight > 0.0f ? weight : 0.0f, floats);
-        u[t] = is_visible ? canon_e16_weight(weight, canon_e16_inverse(w_max)) : 0;
-        __syncthreads();
-
-        float max_new = mq > max ? mq : max;
-        float keep = canon_exp2(max - max_new), take = canon_exp2(mq - max_new);
-        float scale = canon_e16_weight_scale(w_max) * take;
-        max = max_new;
-        sum = fmaf(canon_e16_sum(count), take, sum * keep);
-        for (int32_t i = t, j = 0; i < d; i += CHUNK16, j++) {
-            o[j] = fmaf((float)mix16(c.v, u, d, i, from, to), scale, o[j] * keep);
-        }
-        __syncthreads();
-    }
-    float *out = y + (size_t)row * y_stride + (size_t)head * d;
-    for (int32_t i = t, j = 0; i < d; i += CHUNK16, j++) {
-        out[i] = o[j] / sum;
-    }
-}
-
-/* ---- E32 ------------------------------------------------------------------------------------ */
 
 static __device__ float score32(const float *keys, const float *query, int32_t d, int32_t t,
                                 float scale) {
@@ -279,16 +308,15 @@ __global__ void attend32_kernel(struct cuda_rows rows, struct cuda_kv kv, float 
     }
 }
 
-void cuda_attend(void *stream, const struct cuda_rows *rows, const struct cuda_kv *kv, float *y,
-                 int32_t y_stride, const float *q, int32_t q_stride, int32_t n_heads,
-                 int32_t window, float scale, const float *sinks) {
-    struct attend_shape shape = {n_heads, window, scale, sinks};
-    dim3 grid(n_heads, rows->n_rows);
-    if (kv->is_f32) {
-        attend32_kernel<<<grid, CHUNK32, 0, as_stream(stream)>>>(*rows, *kv, y, y_stride, q,
-                                                                 q_stride, shape);
-    } else {
-        attend16_kernel<<<grid, CHUNK16, 0, as_stream(stream)>>>(*rows, *kv, y, y_stride, q,
-                                                                 q_stride, shape);
+void cuda_attend(void *stream, const struct cuda_rows *rows, const struct cuda_kv *kv,
+                 const struct cuda_attention *a) {
+    if (!kv->is_f32) {
+        struct plan plan = plan_of(rows, kv, a->n_heads, a->window);
+        attend16(as_stream(stream), plan, a);
+        return;
     }
+    struct attend_shape shape = {a->n_heads, a->window, a->scale, a->sinks};
+    dim3 grid(a->n_heads, rows->n_rows);
+    attend32_kernel<<<grid, CHUNK32, 0, as_stream(stream)>>>(*rows, *kv, a->y, a->y_stride, a->q,
+                                                             a->q_stride, shape);
 }

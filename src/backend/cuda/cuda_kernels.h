@@ -107,11 +107,19 @@ void cuda_matmul_tiled(void *stream, float *y, int32_t y_stride, const struct cu
 
 /* ---- attention ------------------------------------------------------------------------------ */
 
+/* A span of the pass (batch.h), in device memory. */
+struct cuda_span {
+    void *fixed;
+    int32_t first_row, n_rows, n_certain, n_replay;
+};
 /* Where the rows of a pass stand: pages[first_page[row] + i] is page i of the row's session. */
 struct cuda_rows {
     const int32_t *positions, *first_page;
     void *const *pages;
-    int32_t n_rows;
+    const struct cuda_span *spans;
+    const int32_t *span_rows;  // [n_spans], in host memory
+    int32_t n_rows, n_spans;
+    int32_t context;  // tokens of the longest session, this pass's rows included
 };
 struct cuda_kv {
     size_t offset, head_size;
@@ -120,17 +128,21 @@ struct cuda_kv {
 };
 void cuda_kv_append(void *stream, const struct cuda_rows *rows, const struct cuda_kv *kv,
                     const float *k, int32_t k_stride, const float *v, int32_t v_stride);
-void cuda_attend(void *stream, const struct cuda_rows *rows, const struct cuda_kv *kv, float *y,
-                 int32_t y_stride, const float *q, int32_t q_stride, int32_t n_heads,
-                 int32_t window, float scale, const float *sinks);
+
+struct cuda_attention {
+    float *y;
+    const float *q, *sinks;  // sinks: NULL for none
+    int32_t y_stride, q_stride, n_heads, window;
+    float scale;
+    void *room;  // cuda_attend_size() bytes
+};
+size_t cuda_attend_size(const struct cuda_rows *rows, const struct cuda_kv *kv, int32_t n_heads,
+                        int32_t window);
+void cuda_attend(void *stream, const struct cuda_rows *rows, const struct cuda_kv *kv,
+                 const struct cuda_attention *attention);
 
 /* ---- recurrent layers ----------------------------------------------------------------------- */
 
-/* A span of the pass (batch.h), in device memory. */
-struct cuda_span {
-    void *fixed;
-    int32_t first_row, n_rows, n_certain, n_replay;
-};
 struct cuda_recurrent {
     size_t offset;
     int32_t n_state, n_log;

@@ -1,0 +1,303 @@
+/* cuda_decode.cu - attention E16 for spans of a few rows: chunks side by side, then their results
+ * folded in order.
+ *
+ * A block of four warps takes one chunk of one KV head for a tile of up to 16 query rows (rows by
+ * the heads that share the KV head).  Each warp scores 32 tokens; maxima and sums cross the warps
+ * through shared memory; then each warp sums its share of the dimensions over all 128 tokens.  The
+ * chunk's integers, as floats, and its three scalars go to memory, and the second kernel folds them
+ * in the order of the contract.
+ */
+#include "cuda_e16.cuh"
+
+enum { WARPS = 4, THREADS = WARPS * 32, TILE_ROWS = 16 };
+
+/* Four pairs of keys of tokens 4g .. 4g + 3 of the warp's 32. */
+static __device__ __forceinline__ void load_keys(uint4 (&pair)[4], const struct chunk16 &c,
+                                                 int32_t n_pairs, int32_t s, int32_t token,
+                                                 int32_t t) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int32_t at = 16 * s + 4 * t + i;
+        pair[i] = at < n_pairs ? load_stream(c.k + at * CHUNK16 + token) : make_uint4(0, 0, 0, 0);
+    }
+}
+
+/* Four pairs of values of dimensions `d` .. d + 3. */
+template <bool IS_ALIGNED>
+static __device__ __forceinline__ void load_values(uint4 (&pair)[4], const struct chunk16 &c,
+                                                   int32_t head_dim, int32_t first_pair,
+                                                   int32_t d) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const uint32_t *at = c.v + (first_pair + i) * head_dim + d;
+        if (IS_ALIGNED) {
+            pair[i] = d < head_dim ? load_stream(at) : make_uint4(0, 0, 0, 0);
+        } else {
+            pair[i] = make_uint4(d < head_dim ? at[0] : 0, d + 1 < head_dim ? at[1] : 0,
+                                 d + 2 < head_dim ? at[2] : 0, d + 3 < head_dim ? at[3] : 0);
+        }
+    }
+}
+
+struct crossing {
+    float score[WARPS][TILE_ROWS], weight[WARPS][TILE_ROWS];
+    int32_t count[WARPS][TILE_ROWS];
+    uint4 high[WARPS][32], low[WARPS][32];  // weights as A operands, 32 tokens a warp
+};
+
+static __device__ __forceinline__ float max_of(const float (&values)[WARPS][TILE_ROWS], int32_t m) {
+    float max = values[0][m];
+#pragma unroll
+    for (int w = 1; w < WARPS; w++) {
+        max = values[w][m] > max ? values[w][m] : max;
+    }
+    return max;
+}
+
+/* Softmax of the chunk for the thread's two rows; the weights go to `x`, the scalars to `stats`. */
+static __device__ __forceinline__ void soften(struct crossing &x, float (&s)[2][8],
+                                              const struct query_row (&rows)[2],
+                                              const float *v_scale, float4 *stats, int32_t n_rows) {
+    int32_t lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    uint32_t high[2][2], low[2][2];
+    float mq[2];
+    int32_t count[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float max = s[half][0];
+#pragma unroll
+        for (int i = 1; i < 8; i++) {
+            max = s[half][i] > max ? s[half][i] : max;
+        }
+        max = quad_max(max);
+        if (t == 0) {
+            x.score[w][g + 8 * half] = max;
+        }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        mq[half] = max_of(x.score, g + 8 * half) * rows[half].scale;
+        float w_max = 0.0f;
+        count[half] =
+            quad_sum(weigh(s[half], &w_max, mq[half], rows[half].scale, v_scale + 32 * w, t));
+        w_max = quad_max(w_max);
+        if (t == 0) {
+            x.weight[w][g + 8 * half] = w_max;
+            x.count[w][g + 8 * half] = count[half];
+        }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int32_t m = g + 8 * half;
+        float w_max = max_of(x.weight, m);
+        pack_weights(high[half], low[half], s[half], canon_e16_inverse(w_max));
+        if (w == 0 && t == 0 && m < n_rows) {
+            int32_t sum = 0;
+            for (int i = 0; i < WARPS; i++) {
+                sum += x.count[i][m];
+            }
+            stats[m] =
+                make_float4(mq[half], canon_e16_sum(sum), canon_e16_weight_scale(w_max), 0.0f);
+        }
+    }
+    x.high[w][lane] = make_uint4(high[0][0], high[1][0], high[0][1], high[1][1]);
+    x.low[w][lane] = make_uint4(low[0][0], low[1][0], low[0][1], low[1][1]);
+    __syncthreads();
+}
+
+template <bool IS_ALIGNED>
+static __device__ __forceinline__ void mix(float *out, const struct crossing &x,
+                                           const struct chunk16 &c, int32_t head_dim,
+                                           int32_t n_rows) {
+    int32_t lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    for (int32_t d0 = 32 * w; d0 < head_dim; d0 += 32 * WARPS) {
+        int32_t high[4][4] = {}, mid[4][4] = {};
+        uint4 pair[4][4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            load_values<IS_ALIGNED>(pair[k], c, head_dim, 16 * k + 4 * t, d0 + 4 * g);
+        }
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            mma_pairs<true>(high, mid, x.high[k][lane], x.low[k][lane], pair[k]);
+        }
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int32_t m = g + 8 * half;
+            float *to = out + (size_t)m * head_dim + d0 + 8 * t;
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                int e = 2 * half + i / 4, j = i % 4;
+                if (m < n_rows && d0 + 8 * t + i < head_dim) {
+                    to[i] = (float)(256 * high[j][e] + mid[j][e]);
+                }
+            }
+        }
+    }
+}
+
+template <bool IS_ALIGNED>
+__global__ void __launch_bounds__(THREADS, 4) decode_kernel(struct e16 p) {
+    __shared__ struct crossing x;
+    int32_t tile_index = p.first_tile + blockIdx.x, kv_head = blockIdx.z / p.n_parts;
+    int32_t head0 = kv_head * (p.n_heads / p.kv.n_heads) + blockIdx.z % p.n_parts * p.share;
+    struct query_tile tile = tile_at(p, tile_index);
+    if (tile.n == 0) {
+        return;
+    }
+    int32_t last = p.rows.positions[tile.first + tile.n - 1];
+    int32_t chunk = first_seen(p, p.rows.positions[tile.first]) / CHUNK16 + blockIdx.y;
+    if (chunk * CHUNK16 > last) {
+        return;
+    }
+    int32_t lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    int32_t n_rows = tile.n * p.share, d = p.kv.head_dim;
+    struct query_row rows[2] = {query_at(p, tile, g, head0), query_at(p, tile, g + 8, head0)};
+    struct chunk16 c = chunk_at(p, tile.first, chunk, kv_head);
+    int32_t high[4][4] = {}, mid[4][4] = {};
+#pragma unroll 2
+    for (int32_t s = 0; s < p.padded_dim / 32; s++) {
+        uint4 pair[4];
+        load_keys(pair, c, d / 2, s, 32 * w + 4 * g, t);
+        mma_pairs<false>(high, mid, query_operand(p, rows[0], rows[1], 0, s, t),
+                         query_operand(p, rows[0], rows[1], 1, s, t), pair);
+    }
+    float s[2][8];
+    scores_of(s, high, mid, c.k_scale + 32 * w, chunk * CHUNK16 + 32 * w, t, rows);
+    size_t at = ((size_t)blockIdx.x * gridDim.z + blockIdx.z) * p.n_chunks + blockIdx.y;
+    int32_t room = p.per_tile * p.share;
+    soften(x, s, rows, c.v_scale, p.stats + at * room, n_rows);
+    mix<IS_ALIGNED>(p.partial + at * room * d, x, c, d, n_rows);
+}
+
+/* ---- fold ----------------------------------------------------------------------------------- */
+
+enum { BATCH = 256, SLAB = 32 };
+
+struct folding {
+    float part[BATCH][SLAB];
+    float keep[BATCH], take[BATCH], scale[BATCH], sum[BATCH];
+    float warp_max[THREADS / 32], total;
+};
+
+/* Running maxima of a batch of chunks, two a thread, after `before`; returns the last. */
+static __device__ float fold_scales(struct folding &f, const float4 *stats, int32_t stride,
+                                    int32_t n, float before) {
+    int32_t lane = threadIdx.x % 32, w = threadIdx.x / 32;
+    float4 v[2];
+    float mq[2], max;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        int32_t c = 2 * threadIdx.x + i;
+        v[i] = c < n ? stats[(size_t)c * stride] : make_float4(-INFINITY, 0.0f, 0.0f, 0.0f);
+        mq[i] = v[i].x == v[i].x ? v[i].x : -INFINITY;  // a NaN is never larger
+    }
+    max = mq[1] > mq[0] ? mq[1] : mq[0];
+    for (int32_t width = 1; width < 32; width *= 2) {
+        float other = __shfl_up_sync(0xFFFFFFFFu, max, width);
+        max = lane >= width && other > max ? other : max;
+    }
+    if (lane == 31) {
+        f.warp_max[w] = max;
+    }
+    float earlier = __shfl_up_sync(0xFFFFFFFFu, max, 1);
+    earlier = lane == 0 ? -INFINITY : earlier;
+    __syncthreads();
+    float running = before;
+    for (int32_t i = 0; i < w; i++) {
+        running = f.warp_max[i] > running ? f.warp_max[i] : running;
+    }
+    running = earlier > running ? earlier : running;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        int32_t c = 2 * threadIdx.x + i;
+        float next = mq[i] > running ? mq[i] : running;
+        float take = canon_exp2(v[i].x - next);
+        f.keep[c] = canon_exp2(running - next);
+        f.take[c] = take;
+        f.scale[c] = v[i].z * take;
+        f.sum[c] = v[i].y;
+        running = next;
+    }
+    float last = before;
+    for (int32_t i = 0; i < THREADS / 32; i++) {
+        last = f.warp_max[i] > last ? f.warp_max[i] : last;
+    }
+    return last;
+}
+
+/* A block folds SLAB dimensions of one query row of one head: warp 0 the values, warp 1 the sum. */
+__global__ void __launch_bounds__(THREADS) fold_kernel(struct e16 p, int32_t n_slabs) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    struct folding &f = *reinterpret_cast<struct folding *>(shared);
+    int32_t m = blockIdx.x / n_slabs, d0 = blockIdx.x % n_slabs * SLAB, d = p.kv.head_dim;
+    int32_t kv_head = blockIdx.y / p.n_parts, room = p.per_tile * p.share;
+    int32_t head0 = kv_head * (p.n_heads / p.kv.n_heads) + blockIdx.y % p.n_parts * p.share;
+    struct query_tile tile = tile_at(p, p.first_tile + blockIdx.z);
+    int32_t row = tile.first + m / p.share, head = head0 + m % p.share;
+    if (m >= tile.n * p.share || head >= (kv_head + 1) * (p.n_heads / p.kv.n_heads)) {
+        return;
+    }
+    int32_t pos = p.rows.positions[row], lane = threadIdx.x % 32;
+    int32_t tile_first = first_seen(p, p.rows.positions[tile.first]) / CHUNK16;
+    int32_t first = first_seen(p, pos) / CHUNK16 - tile_first, end = pos / CHUNK16 + 1 - tile_first;
+    size_t at = ((size_t)blockIdx.z * gridDim.y + blockIdx.y) * p.n_chunks;
+    const float *partial = p.partial + (at * room + m) * d + d0;
+    const float4 *stats = p.stats + at * room + m;
+    float max = -INFINITY, sum = 0.0f, o = 0.0f;
+    if (p.sinks != NULL) {
+        max = (float)((double)p.sinks[head] * CANON_LOG2E);
+        sum = 1.0f;
+    }
+    for (int32_t c0 = first; c0 < end; c0 += BATCH) {
+        int32_t n = min(end - c0, (int32_t)BATCH), n_dims = min(d - d0, (int32_t)SLAB);
+        const float *from = partial + (size_t)c0 * room * d;
+        if (d % 4 == 0) {
+            for (int32_t i = threadIdx.x; i < n * (SLAB / 4); i += THREADS) {
+                int32_t c = i / (SLAB / 4), k = i % (SLAB / 4) * 4;
+                if (k < n_dims) {
+                    copy16_async(&f.part[c][k], from + (size_t)c * room * d + k);
+                }
+            }
+        } else {
+            for (int32_t i = threadIdx.x; i < n * SLAB; i += THREADS) {
+                int32_t c = i / SLAB, k = i % SLAB;
+                f.part[c][k] = k < n_dims ? from[(size_t)c * room * d + k] : 0.0f;
+            }
+        }
+        copy_commit();
+        max = fold_scales(f, stats + (size_t)c0 * room, room, n, max);
+        copy_wait<0>();
+        __syncthreads();
+        if (threadIdx.x < 32) {
+#pragma unroll 8
+            for (int32_t c = 0; c < n; c++) {
+                o = fmaf(f.part[c][lane], f.scale[c], o * f.keep[c]);
+            }
+        } else if (threadIdx.x < 64) {
+#pragma unroll 8
+            for (int32_t c = 0; c < n; c++) {
+                sum = fmaf(f.sum[c], f.take[c], sum * f.keep[c]);
+            }
+            f.total = sum;
+        }
+        __syncthreads();
+    }
+    if (threadIdx.x < 32 && d0 + lane < d) {
+        p.y[(size_t)row * p.y_stride + (size_t)head * d + d0 + lane] = o / f.total;
+    }
+}
+
+void cuda_decode_e16(cudaStream_t stream, const struct e16 &p, int32_t n_tiles) {
+    int32_t n_slabs = (p.kv.head_dim + SLAB - 1) / SLAB;
+    dim3 grid(n_tiles, p.n_chunks, p.kv.n_heads * p.n_parts);
+    if (p.kv.head_dim % 4 == 0) {
+        decode_kernel<true><<<grid, THREADS, 0, stream>>>(p);
+    } else {
+        decode_kernel<false><<<grid, THREADS, 0, stream>>>(p);
+    }
+    dim3 fold(p.per_tile * p.share * n_slabs, p.kv.n_heads * p.n_parts, n_tiles);
+    fold_kernel<<<fold, THREADS, sizeof(struct folding), stream>>>(p, n_slabs);
+}
