@@ -203,12 +203,10 @@ static bool filter_tojson(struct render *r, struct value v, const struct call *c
                           struct value *out) {
     struct value indent = call_argument(c, 1, "indent"),
                  separators = call_argument(c, 2, "separators");
-    if (c->keywords.dict->n == 0 && c->n == 1) {
-        indent = c->at[0];  // tojson(2), as Jinja2's own filter has it
-    }
     struct json_format format = {
         .indent = indent.kind == VALUE_INT ? (int)indent.integer : -1,
         .sorts_keys = value_is_true(call_argument(c, 3, "sort_keys")),
+        .is_ascii = value_is_true(call_argument(c, 0, "ensure_ascii")),
         .item_separator = indent.kind == VALUE_INT ? "," : ", ",
         .key_separator = ": ",
     };
@@ -633,6 +631,11 @@ static struct call rest_of(const struct call *c, size_t n) {
     return (struct call){c->at + n, c->n - n, c->keywords};
 }
 
+/* map, select and reject look at nothing of a false value, None among them. */
+static bool elements_if_true(struct render *r, struct value v, struct value *out) {
+    return render_elements(r, value_is_true(v) ? v : value_new_list(&r->arena), out);
+}
+
 /* "a.b.0": attributes of attributes. */
 static bool deep_item(struct render *r, struct value v, struct value path, struct value *out) {
     *out = v;
@@ -659,10 +662,10 @@ static bool filter_map(struct render *r, struct value v, const struct call *c, s
     attribute = named != NULL ? *named : attribute;
     fallback = spare != NULL ? *spare : fallback;
     struct call rest = rest_of(c, 1);
-    if (!render_elements(r, v, &items)) {
+    if (!elements_if_true(r, v, &items)) {
         return false;
     }
-    if (named == NULL && (c->n == 0 || c->at[0].kind != VALUE_STRING)) {
+    if (items.list->n > 0 && named == NULL && (c->n == 0 || c->at[0].kind != VALUE_STRING)) {
         return render_fail(r, "map: wants a filter's name or attribute=");
     }
     *out = value_new_list(&r->arena);
@@ -684,10 +687,10 @@ static bool pick(struct render *r, struct value v, const struct call *c, bool by
     struct call rest = rest_of(c, by_attribute ? 2 : 1);
     size_t at = by_attribute;
     const char *test = c->n > at && c->at[at].kind == VALUE_STRING ? c->at[at].text : NULL;
-    if (!render_elements(r, v, &items)) {
+    if (!elements_if_true(r, v, &items)) {
         return false;
     }
-    if (by_attribute && c->n == 0) {
+    if (items.list->n > 0 && by_attribute && c->n == 0) {
         return render_fail(r, "selectattr: wants an attribute");
     }
     *out = value_new_list(&r->arena);

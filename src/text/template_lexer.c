@@ -297,7 +297,7 @@ static bool lex_raw(struct lexer *l, enum status *status) {
     }
     count_lines(l, l->at, open + 2);
     l->strips_next = open[-1] == '-';
-    l->trims_next = open[-1] != '+';
+    l->trims_next = false;  // trim_blocks does not reach into a raw block
     l->at = open + 2;
     lex_data(l, close);
     count_lines(l, close, end + 2);

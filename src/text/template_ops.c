@@ -54,6 +54,10 @@ bool render_attribute(struct render *r, struct value object, const char *name, s
         *out = value_text(object.macro->name);
         return true;
     }
+    if (object.kind == VALUE_FUNCTION && strcmp(object.text, "dict") == 0) {
+        *out = object;  // dict.anything is dict['anything'], a generic alias, and called it is dict
+        return true;
+    }
     if (object.kind != VALUE_NAMESPACE && render_has_method(object, name)) {
         *out = (struct value){.kind = VALUE_METHOD};
         out->method = arena_alloc(&r->arena, sizeof *out->method);

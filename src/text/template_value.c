@@ -391,9 +391,31 @@ struct value value_to_string(struct arena *arena, struct value v) {
 
 /* ---- json.dumps ----------------------------------------------------------------------------- */
 
-static void print_json_string(struct buffer *out, struct value v) {
-    struct json_writer w = {.out = out};
+/* What is beyond ASCII as \uXXXX, in pairs above U+FFFF. */
+static void print_ascii(struct buffer *out, const struct buffer *json) {
+    for (size_t i = 0; i < json->size;) {
+        uint32_t point = 0;
+        int length = utf8_decode(json->data + i, json->size - i, &point);
+        if (length > 1 && point > 0xFFFF) {
+            buffer_printf(out, "\\u%04x\\u%04x", 0xD800 + ((point - 0x10000) >> 10),
+                          0xDC00 + (point & 0x3FF));
+        } else if (length > 1) {
+            buffer_printf(out, "\\u%04x", point);
+        } else {
+            buffer_byte(out, json->data[i]);
+        }
+        i += length > 0 ? (size_t)length : 1;
+    }
+}
+
+static void print_json_string(struct buffer *out, struct value v,
+                              const struct json_format *format) {
+    struct buffer text;
+    struct json_writer w = {.out = format->is_ascii ? &text : out};
+    buffer_init(&text, LIMIT_TEMPLATE_OUTPUT);
     json_put_bytes(&w, v.text, v.size);
+    print_ascii(out, &text);
+    buffer_free(&text);
 }
 
 static void new_line(struct buffer *out, const struct json_format *format, int depth) {
@@ -403,10 +425,10 @@ static void new_line(struct buffer *out, const struct json_format *format, int d
 }
 
 /* Keys become strings as Python makes them. */
-static bool print_json_key(struct buffer *out, struct value key) {
+static bool print_json_key(struct buffer *out, struct value key, const struct json_format *format) {
     struct buffer text;
     if (key.kind == VALUE_STRING) {
-        print_json_string(out, key);
+        print_json_string(out, key, format);
         return true;
     }
     if (!value_is_number(key) && key.kind != VALUE_NONE) {
@@ -418,7 +440,7 @@ static bool print_json_key(struct buffer *out, struct value key) {
     } else {
         value_print(&text, key);
     }
-    print_json_string(out, value_string(text.data, text.size));
+    print_json_string(out, value_string(text.data, text.size), format);
     buffer_free(&text);
     return true;
 }
@@ -443,7 +465,7 @@ static bool print_json_dict(struct buffer *out, const struct value_dict *dict,
     for (size_t i = 0; i < dict->n && is_json; i++) {
         buffer_text(out, i > 0 ? format->item_separator : "");
         new_line(out, format, depth + 1);
-        is_json = print_json_key(out, pairs[i].key);
+        is_json = print_json_key(out, pairs[i].key, format);
         buffer_text(out, format->key_separator);
         is_json = is_json && value_print_json(out, pairs[i].value, format, depth + 1);
     }
@@ -492,7 +514,7 @@ bool value_print_json(struct buffer *out, struct value v, const struct json_form
         print_float(out, v.number);
         return true;
     case VALUE_STRING:
-        print_json_string(out, v);
+        print_json_string(out, v, format);
         return true;
     case VALUE_LIST:
     case VALUE_TUPLE:

@@ -95,10 +95,10 @@ const char *value_type_name(struct value v);  // "str", "list", ...
 void value_print(struct buffer *out, struct value v);
 void value_print_repr(struct buffer *out, struct value v);
 struct value value_to_string(struct arena *arena, struct value v);
-/* json.dumps(v, ensure_ascii=False): indent < 0 is none; false when something is no JSON. */
+/* json.dumps(v): indent < 0 is none; false when something is no JSON. */
 struct json_format {
     int indent;
-    bool sorts_keys;
+    bool sorts_keys, is_ascii;
     const char *item_separator, *key_separator;
 };
 bool value_print_json(struct buffer *out, struct value v, const struct json_format *format,

@@ -2,41 +2,22 @@
 apply_chat_template configures it, and stores what it gave as tests/data/template/cases.jsonl.
 
 Needs PyPI jinja2.  One JSON object a line: {"template", "variables", "expected"}; expected is null
-where Jinja2 fails.  Run from the repository's root.
+where Jinja2 fails.  Then conversations.jsonl, and renderings.jsonl: {"template": NAME, "sha256":
+[...]}, the digests of the conversations under each template of real/.  Run from the repository's
+root.
 """
 
+import hashlib
 import json
+import pathlib
 import sys
 
-import jinja2
-import jinja2.ext
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+import jinja_reference
+import template_conversations
 
-
-class Generation(jinja2.ext.Extension):
-    """{% generation %} ... {% endgeneration %} renders its body."""
-
-    tags = {"generation"}
-
-    def parse(self, parser):
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
-        return jinja2.nodes.Scope(body).set_lineno(line)
-
-
-def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
-    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
-                      sort_keys=sort_keys)
-
-
-def raise_exception(message):
-    raise jinja2.exceptions.TemplateError(message)
-
-
-ENV = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
-                                    extensions=[Generation, jinja2.ext.loopcontrols])
-ENV.filters["tojson"] = tojson
-ENV.globals["raise_exception"] = raise_exception
+FOLDER = pathlib.Path("tests/data/template")
+NOW = 1767942300  # 2026-01-09 07:05 UTC, what strftime_now() shows
+ENV = jinja_reference.environment(NOW)
 
 SMOLLM2 = ("{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
            "{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
@@ -170,7 +151,27 @@ STATEMENTS = [
 ]
 
 
+def digest(template, conversation):
+    try:
+        return hashlib.sha256(template.render(**conversation).encode()).hexdigest()
+    except Exception:
+        return None
+
+
+def write_renderings():
+    conversations = list(template_conversations.conversations())
+    with open(FOLDER / "conversations.jsonl", "w", encoding="utf-8") as out:
+        for one in conversations:
+            out.write(json.dumps(one, ensure_ascii=False) + "\n")
+    with open(FOLDER / "renderings.jsonl", "w", encoding="utf-8") as out:
+        for path in sorted((FOLDER / "real").glob("*.jinja")):
+            template = ENV.from_string(open(path, encoding="utf-8", newline="").read())
+            out.write(json.dumps({"template": path.stem, "now": NOW,
+                                  "sha256": [digest(template, c) for c in conversations]}) + "\n")
+
+
 def main():
+    write_renderings()
     cases = [("{{ " + e + " }}", VALUES) for line in EXPRESSIONS for e in split(line)]
     cases += [(t, VALUES) for t in STATEMENTS]
     for template in (SMOLLM2, TOOLS):
@@ -180,7 +181,7 @@ def main():
                               {"add_generation_prompt": True, "enable_thinking": False}):
                     cases.append((template, {"messages": messages, "tools": tools, **extra}))
     n_failing = 0
-    with open("tests/data/template/cases.jsonl", "w", encoding="utf-8") as out:
+    with open(FOLDER / "cases.jsonl", "w", encoding="utf-8") as out:
         for template, variables in cases:
             try:
                 expected = ENV.from_string(template).render(**variables)
