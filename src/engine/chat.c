@@ -1,6 +1,7 @@
 /* chat.c - messages to prompt. */
 #include "chat.h"
 
+#include "chat_shape.h"
 #include "limits.h"
 
 #include <stdlib.h>
@@ -107,6 +108,26 @@ static bool is_role(const struct json *role) {
     return is_known;
 }
 
+/* Clients and templates have three names for it.  gpt-oss' template wants no thinking beside the
+ * content of a message with calls. */
+static void put_reasoning(struct json_writer *w, const struct json *message) {
+    const struct json *own = json_get(message, "reasoning_content");
+    const struct json *reasoning = own != NULL ? own : json_get(message, "reasoning");
+    bool has_calls = json_count(json_get(message, "tool_calls")) > 0;
+    bool has_content = json_text_size(json_get(message, "content")) > 0;
+    if (json_kind(reasoning) != JSON_KIND_STRING) {
+        return;
+    }
+    if (own == NULL) {
+        json_put_key(w, "reasoning_content");
+        json_put_json(w, reasoning);
+    }
+    if (json_get(message, "thinking") == NULL && !(has_calls && has_content)) {
+        json_put_key(w, "thinking");
+        json_put_json(w, reasoning);
+    }
+}
+
 static enum status put_message(struct json_writer *w, const struct json *message, size_t i,
                                struct error *err) {
     enum status status = STATUS_OK;
@@ -123,6 +144,9 @@ static enum status put_message(struct json_writer *w, const struct json *message
          it = json_next(message, it)) {
         const char *key = json_key(it);
         const struct json *value = json_value(it);
+        if (strcmp(key, "reasoning") == 0 && json_get(message, "reasoning_content") == NULL) {
+            continue;
+        }
         json_put_key(w, key);
         if (strcmp(key, "content") == 0) {
             status = put_content(w, value, i, err);
@@ -138,6 +162,7 @@ static enum status put_message(struct json_writer *w, const struct json *message
             json_put_json(w, value);
         }
     }
+    put_reasoning(w, message);
     json_close_object(w);
     return status;
 }
@@ -147,6 +172,20 @@ static void put_special(struct json_writer *w, const struct model *model, const 
     const char *spelling = id >= 0 ? tokenizer_spelling(model->tokenizer, id) : NULL;
     json_put_key(w, key);
     json_put_string(w, spelling != NULL ? spelling : "");
+}
+
+/* How much to think, for templates with a switch or a level. */
+static void put_effort(struct json_writer *w, const struct json *request) {
+    const char *effort = json_text(json_get(request, "reasoning_effort"), NULL);
+    if (effort == NULL) {
+        return;
+    }
+    bool thinks = strcmp(effort, "none") != 0;
+    if (thinks) {
+        json_pair_string(w, "reasoning_effort", effort);
+    }
+    json_put_key(w, "enable_thinking");
+    json_put_bool(w, thinks);
 }
 
 /* The template's variables, as apply_chat_template passes them. */
@@ -174,6 +213,7 @@ static enum status put_variables(struct json_writer *w, const struct model *mode
     json_put_bool(w, json_bool(json_get(request, "add_generation_prompt"), true));
     put_special(w, model, "bos_token", model->bos);
     put_special(w, model, "eos_token", model->n_eos > 0 ? model->eos[0] : -1);
+    put_effort(w, request);
     for (void *it = json_first(extra); it != NULL; it = json_next(extra, it)) {
         json_put_key(w, json_key(it));
         json_put_json(w, json_value(it));
@@ -182,14 +222,9 @@ static enum status put_variables(struct json_writer *w, const struct model *mode
     return status;
 }
 
-enum status chat_render(const struct model *model, const struct json *request, int64_t now,
-                        struct buffer *out, struct error *err) {
+static enum status make_variables(struct json **out, const struct model *model,
+                                  const struct json *request, struct error *err) {
     struct buffer text;
-    struct json *variables = NULL;
-    if (model->template == NULL) {
-        return error_set(err, STATUS_UNSUPPORTED, "%s: has no chat template; use plain completions",
-                         model->name);
-    }
     buffer_init(&text, LIMIT_BODY_BYTES);
     struct json_writer w = {.out = &text};
     enum status status = put_variables(&w, model, request, err);
@@ -197,13 +232,53 @@ enum status chat_render(const struct model *model, const struct json *request, i
         status = error_set(err, STATUS_TOO_LONG, "messages: more than %d bytes", LIMIT_BODY_BYTES);
     }
     if (status == STATUS_OK) {
-        status = json_parse(&variables, text.data, text.size, "messages", err);
+        status = json_parse(out, text.data, text.size, "messages", err);
     }
+    buffer_free(&text);
+    return status;
+}
+
+/* `*is_refused`: the request is fine, but the template did not take it. */
+static enum status render(const struct model *model, const struct json *request, int64_t now,
+                          struct buffer *out, bool *is_refused, struct error *err) {
+    struct json *variables = NULL;
+    size_t size = out->size;
+    enum status status = make_variables(&variables, model, request, err);
+    *is_refused = false;
     if (status == STATUS_OK) {
         status = template_render(model->template, variables, now, out, err);
+        *is_refused = status != STATUS_OK;
+    }
+    if (status != STATUS_OK && out->data != NULL) {
+        out->size = size;
+        out->data[size] = '\0';
     }
     json_close(variables);
-    buffer_free(&text);
+    return status;
+}
+
+enum status chat_render(const struct model *model, const struct json *request, int64_t now,
+                        struct buffer *out, struct error *err) {
+    struct json *plain = NULL, *merged = NULL;
+    bool is_refused;
+    if (model->template == NULL) {
+        return error_set(err, STATUS_UNSUPPORTED, "%s: has no chat template; use plain completions",
+                         model->name);
+    }
+    if (chat_shape_lacks_tools(model->template_source, request)) {
+        plain = chat_shape_write_tools(request);
+        request = plain != NULL ? plain : request;
+    }
+    enum status status = render(model, request, now, out, &is_refused, err);
+    if (is_refused && chat_shape_has_late_system(request)) {
+        struct error second;
+        merged = chat_shape_merge_system(request);
+        if (merged != NULL && render(model, merged, now, out, &is_refused, &second) == STATUS_OK) {
+            status = STATUS_OK;
+        }
+    }
+    json_close(plain);
+    json_close(merged);
     return status;
 }
 

@@ -99,7 +99,8 @@ void api_completions(struct server *server, struct http_exchange *x) {
         status = read_prompts(&prompts, model, body, &x->arena, &err);
     }
     if (status == STATUS_OK) {
-        job_run(server, x, API_COMPLETION, &fields, prompts.at, prompts.n);
+        struct job_call call = {&completion_form, &fields, NULL, prompts.at, prompts.n, NULL};
+        job_run(server, x, &call);
     } else {
         route_error(x, &err, param);
     }

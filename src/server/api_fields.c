@@ -59,8 +59,8 @@ static const struct field {
     {"prompt_cache_retention", ON_CHAT, true},
     {"prediction", ON_CHAT, true},
     {"verbosity", ON_CHAT, true},
-    {"reasoning_effort", ON_CHAT, true},
-    {"parallel_tool_calls", ON_CHAT, true},
+    {"reasoning_effort", ON_CHAT, false},
+    {"parallel_tool_calls", ON_CHAT, false},
     {"cache_salt", ON_BOTH, false},
     {"cache_prompt", ON_BOTH, true},
     {"timings_per_token", ON_BOTH, true},
@@ -295,12 +295,8 @@ static void check_template_fields(struct reading *r) {
 
 /* Asked for what this version cannot do: refused, never ignored. */
 static void read_refused(struct reading *r) {
-    const struct json *choice = get(r, "tool_choice"), *format = get(r, "response_format");
-    const char *name = json_text(choice, "");
+    const struct json *format = get(r, "response_format");
     const char *type = json_text(json_get(format, "type"), "text");
-    if (choice != NULL && strcmp(name, "none") != 0 && strcmp(name, "auto") != 0) {
-        fail(r, "tool_choice", "only \"none\" and \"auto\" are supported");
-    }
     if (format != NULL && strcmp(type, "text") != 0) {
         fail(r, "response_format", "only {\"type\": \"text\"} is supported");
     }

@@ -10,176 +10,20 @@
 #include <string.h>
 #include <time.h>
 
-enum { WAIT_MS = 100, PIECE_BYTES = 1 << 16 };
-
-struct choice {
-    struct stream *stream;
-    struct buffer text;
-    struct arena arena;  // of the tokens kept for logprobs
-    struct event_token *tokens;
-    int64_t *offsets;  // bytes of text before each token
-    int32_t n_tokens, tokens_room;
-    const char *echo;
-    size_t echo_size;
-    int64_t offset;  // bytes of text sent so far
-    bool is_done;
-    enum finish finish;
-    struct receipt receipt;
-    struct timings timings;
-};
-
-struct job {
-    struct server *server;
-    struct http_exchange *x;  // valid while the exchange is
-    enum api_kind kind;
-    char id[48];
-    int64_t created;
-    char *model;
-    bool includes_usage;
-    int32_t top_logprobs;
-    struct choice *choices;
-    int32_t n_choices, n_done;
-    double last_sent_ms;
-    bool has_failed, is_finished;
-};
-
-/* ---- pieces of replies ---------------------------------------------------------------------- */
-
-/* id, object, created, model, system_fingerprint: build and model, so that tests tell them apart.
- */
-static void put_head(struct json_writer *w, const struct job *job, bool is_chunk) {
-    const char *chat = is_chunk ? "chat.completion.chunk" : "chat.completion";
-    char fingerprint[100];
-    snprintf(fingerprint, sizeof fingerprint, "ss-%s-%.12s", BUILD_ID,
-             engine_model(job->server->engine)->digest);
-    json_pair_string(w, "id", job->id);
-    json_pair_string(w, "object", job->kind == API_CHAT ? chat : "text_completion");
-    json_pair_int(w, "created", job->created);
-    json_pair_string(w, "model", job->model);
-    json_pair_string(w, "system_fingerprint", fingerprint);
-}
-
-static void put_usage(struct json_writer *w, const struct job *job) {
-    int64_t prompt = 0, completion = 0, cached = 0;
-    for (int32_t i = 0; i < job->n_choices; i++) {
-        const struct usage *usage = &job->choices[i].receipt.usage;
-        prompt += usage->n_prompt;
-        completion += usage->n_completion;
-        cached += usage->n_cached;
-    }
-    json_put_key(w, "usage");
-    json_open_object(w);
-    json_pair_int(w, "prompt_tokens", prompt);
-    json_pair_int(w, "completion_tokens", completion);
-    json_pair_int(w, "total_tokens", prompt + completion);
-    json_put_key(w, "prompt_tokens_details");
-    json_open_object(w);
-    json_pair_int(w, "cached_tokens", cached);
-    json_close_object(w);
-    json_put_key(w, "completion_tokens_details");
-    json_open_object(w);
-    json_pair_int(w, "reasoning_tokens", 0);
-    json_close_object(w);
-    json_close_object(w);
-}
-
-/* The receipt and timings of the first choice; of every choice in `choices` when there are more. */
-static void put_proof(struct json_writer *w, const struct job *job, const struct choice *choice) {
-    json_put_key(w, "timings");
-    timings_put_json(w, &choice->timings);
-    json_put_key(w, "selfsame");
-    receipt_put_json(w, job->server->engine, &choice->receipt);
-}
-
-/* A token's own bytes: as text (U+FFFD for halves of characters) and as numbers. */
-static void put_token(struct json_writer *w, const struct job *job, const struct token_logprob *t) {
-    size_t size = 0;
-    const struct tokenizer *tokenizer = engine_model(job->server->engine)->tokenizer;
-    const char *bytes = tokenizer_bytes(tokenizer, t->id, &size);
-    struct buffer text;
-    buffer_init(&text, LIMIT_TOKEN_BYTES * 4);
-    tokenizer_decode(tokenizer, &t->id, 1, false, &text);
-    json_put_key(w, "token");
-    json_put_bytes(w, text.data != NULL ? text.data : "", text.size);
-    json_pair_double(w, "logprob", (double)t->logprob);
-    json_put_key(w, "bytes");
-    json_open_array(w);
-    for (size_t i = 0; bytes != NULL && i < size; i++) {
-        json_put_int(w, (unsigned char)bytes[i]);
-    }
-    json_close_array(w);
-    buffer_free(&text);
-}
-
-static void put_chat_logprob(struct json_writer *w, const struct job *job,
-                             const struct event_token *token) {
-    json_open_object(w);
-    put_token(w, job, &token->chosen);
-    json_put_key(w, "top_logprobs");
-    json_open_array(w);
-    for (int32_t i = 0; i < job->top_logprobs; i++) {
-        json_open_object(w);
-        put_token(w, job, &token->top[i]);
-        json_close_object(w);
-    }
-    json_close_array(w);
-    json_close_object(w);
-}
-
-static void put_token_name(struct json_writer *w, const struct job *job, int32_t id, bool is_key) {
-    struct buffer text;
-    buffer_init(&text, LIMIT_TOKEN_BYTES * 4);
-    tokenizer_decode(engine_model(job->server->engine)->tokenizer, &id, 1, false, &text);
-    const char *name = text.data != NULL ? text.data : "";
-    if (is_key) {
-        json_put_key(w, name);
-    } else {
-        json_put_bytes(w, name, text.size);
-    }
-    buffer_free(&text);
-}
-
-/* The legacy form: parallel arrays; one element a token. */
-static void put_legacy_logprobs(struct json_writer *w, const struct job *job,
-                                const struct event_token *tokens, int32_t n,
-                                const int64_t *offsets) {
-    json_open_object(w);
-    json_put_key(w, "tokens");
-    json_open_array(w);
-    for (int32_t i = 0; i < n; i++) {
-        put_token_name(w, job, tokens[i].id, false);
-    }
-    json_close_array(w);
-    json_put_key(w, "token_logprobs");
-    json_open_array(w);
-    for (int32_t i = 0; i < n; i++) {
-        json_put_double(w, (double)tokens[i].chosen.logprob);
-    }
-    json_close_array(w);
-    json_put_key(w, "top_logprobs");
-    json_open_array(w);
-    for (int32_t i = 0; i < n; i++) {
-        json_open_object(w);
-        for (int32_t k = 0; k < job->top_logprobs; k++) {
-            put_token_name(w, job, tokens[i].top[k].id, true);
-            json_put_double(w, (double)tokens[i].top[k].logprob);
-        }
-        json_close_object(w);
-    }
-    json_close_array(w);
-    json_put_key(w, "text_offset");
-    json_open_array(w);
-    for (int32_t i = 0; i < n; i++) {
-        json_put_int(w, offsets[i]);
-    }
-    json_close_array(w);
-    json_close_object(w);
-}
+enum { WAIT_MS = 100, PIECE_BYTES = 1 << 16, THINK_OPEN_TOKENS = 4 };
 
 /* ---- events of one choice ------------------------------------------------------------------- */
 
-static void keep_tokens(const struct job *job, struct choice *c, const struct event *event,
-                        int64_t offset) {
+/* The parser's parts: kept, and written when the reply streams. */
+static void on_part(void *user, const struct reply_part *part) {
+    struct choice *c = user;
+    blocks_add(&c->blocks, part);
+    if (c->job->out != NULL) {
+        c->job->form->part(c->job, c, part, c->job->out);
+    }
+}
+
+static void keep_tokens(const struct job *job, struct choice *c, const struct event *event) {
     for (int32_t i = 0; i < event->n_tokens && job->top_logprobs >= 0; i++) {
         if (c->n_tokens == c->tokens_room) {
             c->tokens_room = c->tokens_room > 0 ? c->tokens_room * 2 : 64;
@@ -190,51 +34,108 @@ static void keep_tokens(const struct job *job, struct choice *c, const struct ev
         *token = event->tokens[i];
         token->top =
             arena_copy(&c->arena, token->top, (size_t)job->top_logprobs * sizeof *token->top);
-        c->offsets[c->n_tokens++] = offset;
+        c->offsets[c->n_tokens++] = c->offset;
+    }
+}
+
+/* Reasoning is counted in tokens, by its marks' ids: how many come in one event depends on drafts,
+ * the count does not. */
+static void count_reasoning(const struct job *job, struct choice *c, const struct event *event) {
+    for (int32_t i = 0; i < event->n_tokens && job->think_close >= 0; i++) {
+        int32_t id = event->tokens[i].id;
+        if (c->think == THINK_MAYBE && id == job->think_open) {
+            c->think = THINK_IN;
+        } else if (c->think == THINK_MAYBE && --c->n_before_think <= 0) {
+            c->think = THINK_OUT;
+        }
+        c->reasoning_tokens += c->think == THINK_IN;
+        c->think = id == job->think_close ? THINK_OUT : c->think;
     }
 }
 
 static void finish_choice(struct job *job, struct choice *c, const struct event *event) {
+    bool is_call_stop =
+        event->stop != NULL && job->call_stop != NULL && strcmp(event->stop, job->call_stop) == 0;
     c->is_done = true;
     c->finish = event->finish;
     c->receipt = *event->receipt;
     c->timings = *event->timings;
+    c->stop = event->stop != NULL && !is_call_stop ? strdup(event->stop) : NULL;
+    if (c->reply != NULL) {
+        reply_push(c->reply, is_call_stop ? job->call_stop : "",
+                   is_call_stop ? strlen(job->call_stop) : 0);
+        reply_finish(c->reply);
+    }
     log_reply_add(route_log(job->x), &c->receipt, &c->timings);
     job->n_done++;
 }
 
-static void job_free(struct job *job) {
-    for (int32_t i = 0; i < job->n_choices; i++) {
-        stream_close(job->choices[i].stream);
-        buffer_free(&job->choices[i].text);
-        arena_free(&job->choices[i].arena);
-        free(job->choices[i].tokens);
-        free(job->choices[i].offsets);
-        free((void *)(uintptr_t)job->choices[i].echo);
-    }
-    free(job->choices);
-    free(job->model);
-    free(job);
-}
-
-/* ---- the whole reply ------------------------------------------------------------------------ */
-
-/* One event of a choice, if it comes in time; false when the choice failed. */
-static bool gather_one(struct job *job, struct choice *c, int32_t wait_ms, struct error *failure) {
-    const struct event *event = stream_next(c->stream, wait_ms);
-    if (event == NULL) {
-        return true;
-    }
+/* Takes one event in; false when the choice failed. */
+static bool take_event(struct job *job, struct choice *c, const struct event *event,
+                       struct error *failure) {
     if (event->kind == EVENT_FAILED) {
         *failure = event->error;
         return false;
     }
-    keep_tokens(job, c, event, (int64_t)c->text.size);
-    buffer_append(&c->text, event->text, event->text_size);
-    if (event->kind == EVENT_DONE) {
+    bool is_done = event->kind == EVENT_DONE;
+    if (event->kind != EVENT_TOKENS && !is_done) {
+        return true;
+    }
+    keep_tokens(job, c, event);
+    count_reasoning(job, c, event);
+    c->event = event->n_tokens > 0 && job->top_logprobs >= 0 ? event : NULL;
+    if (c->reply != NULL) {
+        reply_push(c->reply, event->text, event->text_size);
+    } else if (event->text_size > 0) {
+        struct reply_part part = {REPLY_CONTENT, -1, event->text, event->text_size};
+        on_part(c, &part);
+    }
+    c->offset += (int64_t)event->text_size;
+    if (is_done) {
         finish_choice(job, c, event);
     }
+    if (c->event != NULL && job->out != NULL && job->form->tokens != NULL) {
+        job->form->tokens(job, c, job->out);
+    }
+    c->event = NULL;
+    if (is_done && job->out != NULL) {
+        job->form->done(job, c, job->out);
+    }
     return true;
+}
+
+static void job_free(struct job *job) {
+    for (int32_t i = 0; i < job->n_choices; i++) {
+        struct choice *c = &job->choices[i];
+        stream_close(c->stream);
+        reply_close(c->reply);
+        blocks_free(&c->blocks);
+        arena_free(&c->arena);
+        free(c->tokens);
+        free(c->offsets);
+        free((void *)(uintptr_t)c->echo);
+        free(c->stop);
+    }
+    free(job->choices);
+    free(job->model);
+    free(job->forced);
+    free(job->state);
+    free(job);
+}
+
+void job_call_id(char *out, size_t size, const char *prefix, const struct choice *c, int32_t call) {
+    snprintf(out, size, "%s%.20s%02d%03d", prefix, c->job->x->request_id + strlen("req_"),
+             (int)c->index, (int)call);
+}
+
+bool job_ends_in_calls(const struct choice *c) {
+    return c->finish == FINISH_STOP && blocks_count(&c->blocks, BLOCK_CALL) > 0;
+}
+
+/* ---- the whole reply ------------------------------------------------------------------------ */
+
+static void set_stopped(struct error *err) {
+    error_set(err, STATUS_IO, "the server was stopped before the reply was complete");
 }
 
 /* Every choice's events, in turns; false when one failed (`failure` says why) or the client left,
@@ -247,219 +148,53 @@ static bool gather(struct job *job, struct error *failure) {
             return false;
         }
         if (server_is_stopping(job->server)) {
-            error_set(failure, STATUS_IO, "the server was stopped before the reply was complete");
+            set_stopped(failure);
             return false;
         }
         for (int32_t i = 0; i < job->n_choices; i++) {
             struct choice *c = &job->choices[i];
-            if (c->is_done) {
-                continue;
-            }
-            if (!gather_one(job, c, wait_ms, failure)) {
+            const struct event *event = c->is_done ? NULL : stream_next(c->stream, wait_ms);
+            if (event != NULL && !take_event(job, c, event, failure)) {
                 return false;
             }
-            wait_ms = 0;
+            wait_ms = c->is_done ? wait_ms : 0;
         }
     }
     return true;
 }
 
-static void put_logprobs(struct json_writer *w, const struct job *job, const struct choice *c) {
-    json_put_key(w, "logprobs");
-    if (job->top_logprobs < 0) {
-        json_put_null(w);
-        return;
+/* The reply begins with what the prompt ended with. */
+static void push_forced(struct job *job) {
+    for (int32_t i = 0; i < job->n_choices && job->forced != NULL; i++) {
+        reply_push(job->choices[i].reply, job->forced, strlen(job->forced));
     }
-    if (job->kind == API_COMPLETION) {
-        put_legacy_logprobs(w, job, c->tokens, c->n_tokens, c->offsets);
-        return;
-    }
-    json_open_object(w);
-    json_put_key(w, "content");
-    json_open_array(w);
-    for (int32_t i = 0; i < c->n_tokens; i++) {
-        put_chat_logprob(w, job, &c->tokens[i]);
-    }
-    json_close_array(w);
-    json_put_key(w, "refusal");
-    json_put_null(w);
-    json_close_object(w);
-}
-
-static void put_choice(struct json_writer *w, const struct job *job, int32_t i) {
-    const struct choice *c = &job->choices[i];
-    const char *text = c->text.data != NULL ? c->text.data : "";
-    json_open_object(w);
-    json_pair_int(w, "index", i);
-    if (job->kind == API_CHAT) {
-        json_put_key(w, "message");
-        json_open_object(w);
-        json_pair_string(w, "role", "assistant");
-        json_put_key(w, "content");
-        json_put_bytes(w, text, c->text.size);
-        json_put_key(w, "refusal");
-        json_put_null(w);
-        json_close_object(w);
-    } else {
-        json_put_key(w, "text");
-        json_put_bytes(w, text, c->text.size);
-    }
-    put_logprobs(w, job, c);
-    json_pair_string(w, "finish_reason", finish_name(c->finish));
-    if (job->n_choices > 1) {
-        put_proof(w, job, c);
-    }
-    json_close_object(w);
 }
 
 static void reply_whole(struct job *job) {
     struct error failure;
+    push_forced(job);
     if (!gather(job, &failure)) {
-        route_error(job->x, &failure, NULL);
+        job->form->refuse(job->x, &failure, NULL);
         return;
     }
     struct buffer out;
     buffer_init(&out, LIMIT_BODY_BYTES);
-    struct json_writer w = {.out = &out};
-    json_open_object(&w);
-    put_head(&w, job, false);
-    json_put_key(&w, "choices");
-    json_open_array(&w);
-    for (int32_t i = 0; i < job->n_choices; i++) {
-        put_choice(&w, job, i);
-    }
-    json_close_array(&w);
-    put_usage(&w, job);
-    put_proof(&w, job, &job->choices[0]);
-    json_close_object(&w);
+    job->form->whole(job, &out);
     route_json(job->x, 200, &out);
     buffer_free(&out);
 }
 
 /* ---- the stream ----------------------------------------------------------------------------- */
 
-static void open_event(struct json_writer *w, const struct job *job) {
-    buffer_text(w->out, "data: ");
-    json_open_object(w);
-    put_head(w, job, true);
-    json_put_key(w, "choices");
-    json_open_array(w);
-}
-
-static void close_event(struct json_writer *w) {
-    json_close_object(w);
-    buffer_text(w->out, "\n\n");
-}
-
-static void put_delta(struct json_writer *w, const struct job *job, const char *text, size_t size,
-                      bool has_role) {
-    if (job->kind == API_COMPLETION) {
-        json_put_key(w, "text");
-        json_put_bytes(w, text, size);
-        return;
-    }
-    json_put_key(w, "delta");
-    json_open_object(w);
-    if (has_role) {
-        json_pair_string(w, "role", "assistant");
-    }
-    if (has_role || size > 0) {
-        json_put_key(w, "content");
-        json_put_bytes(w, text, size);
-    }
-    json_close_object(w);
-}
-
-static void put_delta_logprobs(struct json_writer *w, const struct job *job, struct choice *c,
-                               const struct event *event) {
-    json_put_key(w, "logprobs");
-    if (job->top_logprobs < 0 || event == NULL || event->n_tokens == 0) {
-        json_put_null(w);
-    } else if (job->kind == API_COMPLETION) {
-        int64_t offsets[1 + LIMIT_DRAFT];
-        for (int32_t i = 0; i < event->n_tokens; i++) {
-            offsets[i] = c->offset;
-        }
-        put_legacy_logprobs(w, job, event->tokens, event->n_tokens, offsets);
-    } else {
-        json_open_object(w);
-        json_put_key(w, "content");
-        json_open_array(w);
-        for (int32_t i = 0; i < event->n_tokens; i++) {
-            put_chat_logprob(w, job, &event->tokens[i]);
-        }
-        json_close_array(w);
-        json_close_object(w);
-    }
-}
-
-/* One chunk of choice i; `event` is NULL for the role and echo chunk. */
-static void put_chunk(struct buffer *out, struct job *job, int32_t i, const struct event *event) {
-    struct choice *c = &job->choices[i];
-    struct json_writer w = {.out = out};
-    bool is_last = event != NULL && event->kind == EVENT_DONE;
-    const char *text = event != NULL ? event->text : c->echo != NULL ? c->echo : "";
-    size_t size = event != NULL ? event->text_size : c->echo_size;
-    open_event(&w, job);
-    json_open_object(&w);
-    json_pair_int(&w, "index", i);
-    put_delta(&w, job, text, size, event == NULL);
-    put_delta_logprobs(&w, job, c, event);
-    json_put_key(&w, "finish_reason");
-    if (is_last) {
-        json_put_string(&w, finish_name(event->finish));
-    } else {
-        json_put_null(&w);
-    }
-    json_close_object(&w);
-    json_close_array(&w);
-    if (is_last) {
-        put_proof(&w, job, c);
-    }
-    if (job->includes_usage) {
-        json_put_key(&w, "usage");
-        json_put_null(&w);
-    }
-    close_event(&w);
-    c->offset += (int64_t)size;
-}
-
-static void put_usage_chunk(struct buffer *out, struct job *job) {
-    struct json_writer w = {.out = out};
-    open_event(&w, job);
-    json_close_array(&w);
-    put_usage(&w, job);
-    close_event(&w);
-}
-
-static void put_failure(struct buffer *out, const struct error *err) {
-    struct json_writer w = {.out = out};
-    buffer_text(out, "data: ");
-    json_open_object(&w);
-    json_put_key(&w, "error");
-    route_put_error(&w, err, NULL);
-    close_event(&w);
-}
-
-/* What one event of choice i sends; false when the stream is over because it failed. */
-static void send_event(struct buffer *out, struct job *job, int32_t i, const struct event *event) {
-    struct choice *c = &job->choices[i];
-    if (event->kind == EVENT_FAILED) {
-        put_failure(out, &event->error);
-        job->has_failed = true;
-        return;
-    }
-    if (event->kind == EVENT_DONE) {
-        finish_choice(job, c, event);
-        put_chunk(out, job, i, event);
-    } else if (event->kind == EVENT_TOKENS && (event->text_size > 0 || job->top_logprobs >= 0)) {
-        put_chunk(out, job, i, event);
-    }
+static void fail(struct job *job, const struct error *err) {
+    job->form->fail(job, err, job->out);
+    job->has_failed = true;
 }
 
 /* Events of all choices that are there now; waits a little on the first open one. */
-static void poll_choices(struct buffer *out, struct job *job) {
+static void poll_choices(struct job *job) {
     bool has_waited = false;
+    struct error failure;
     for (int32_t i = 0; i < job->n_choices && !job->has_failed; i++) {
         struct choice *c = &job->choices[i];
         if (c->is_done) {
@@ -468,8 +203,10 @@ static void poll_choices(struct buffer *out, struct job *job) {
         const struct event *event = stream_next(c->stream, has_waited ? 0 : WAIT_MS);
         has_waited = true;
         while (event != NULL) {
-            send_event(out, job, i, event);
-            bool goes_on = !job->has_failed && !c->is_done && out->size < PIECE_BYTES;
+            if (!take_event(job, c, event, &failure)) {
+                fail(job, &failure);
+            }
+            bool goes_on = !job->has_failed && !c->is_done && job->out->size < PIECE_BYTES;
             event = goes_on ? stream_next(c->stream, 0) : NULL;
         }
     }
@@ -480,12 +217,13 @@ static bool next_piece(void *user, struct buffer *out) {
     if (job->is_finished) {
         return false;
     }
+    job->out = out;
     if (job->last_sent_ms == 0) {
-        for (int32_t i = 0; i < job->n_choices; i++) {
-            put_chunk(out, job, i, NULL);
-        }
+        job->last_sent_ms = clock_ms();
+        job->form->open(job, out);
+        push_forced(job);
     } else {
-        poll_choices(out, job);
+        poll_choices(job);
     }
     double now = clock_ms(), keep_alive_ms = job->server->keep_alive_ms;
     if (http_client_left(job->x)) {
@@ -493,22 +231,18 @@ static bool next_piece(void *user, struct buffer *out) {
     }
     if (server_is_stopping(job->server) && job->n_done < job->n_choices && !job->has_failed) {
         struct error err;
-        error_set(&err, STATUS_IO, "the server was stopped before the reply was complete");
-        put_failure(out, &err);
-        job->has_failed = true;
+        set_stopped(&err);
+        fail(job, &err);
     }
     if (out->size > 0) {
         job->last_sent_ms = now;
     } else if (keep_alive_ms > 0 && now - job->last_sent_ms > keep_alive_ms) {
-        buffer_text(out, ": keep-alive\n\n");
+        job->form->idle(job, out);
         job->last_sent_ms = now;
     }
     if (job->has_failed || job->n_done == job->n_choices) {
         job->is_finished = true;
-        if (!job->has_failed && job->includes_usage) {
-            put_usage_chunk(out, job);
-        }
-        buffer_text(out, "data: [DONE]\n\n");
+        job->form->close(job, out);
     }
     return true;
 }
@@ -519,62 +253,133 @@ static void close_job(void *user) {
 
 /* ---- submission ----------------------------------------------------------------------------- */
 
-static struct job *job_open(struct server *server, struct http_exchange *x, enum api_kind kind,
-                            const struct api_fields *fields, int32_t n_choices) {
+static struct job *job_open(struct server *server, struct http_exchange *x,
+                            const struct job_call *call, int32_t n_choices) {
+    const struct model *model = engine_model(server->engine);
+    const struct chat_plan *plan = call->plan;
     struct job *job = mem_zero(1, sizeof *job);
     job->server = server;
     job->x = x;
-    job->kind = kind;
-    snprintf(job->id, sizeof job->id, "%s-%s", kind == API_CHAT ? "chatcmpl" : "cmpl",
+    job->form = call->form;
+    job->state = call->state;
+    snprintf(job->id, sizeof job->id, "%s%s", call->form->id_prefix,
              x->request_id + strlen("req_"));
     job->created = (int64_t)time(NULL);
-    job->model = strdup(engine_model(server->engine)->name);
-    job->includes_usage = fields->includes_usage;
-    job->top_logprobs = fields->top_logprobs;
+    job->model = strdup(model->name);
+    job->includes_usage = call->fields->includes_usage;
+    job->top_logprobs = call->fields->top_logprobs;
     job->choices = mem_zero((size_t)n_choices, sizeof *job->choices);
+    job->think_close = -1;
+    if (plan != NULL) {
+        const char *open = reply_format_think_open(plan->format);
+        const char *close = reply_format_think_close(plan->format);
+        job->think_open = open != NULL ? tokenizer_find(model->tokenizer, open) : -1;
+        job->think_close = open != NULL ? tokenizer_find(model->tokenizer, close) : -1;
+        job->call_stop = plan->call_stop;
+        job->forced = plan->forced.size > 0 ? strdup(plan->forced.data) : NULL;
+    }
     return job;
 }
 
-static enum status add_choice(struct job *job, const struct api_fields *fields,
+static void open_reply(struct choice *c, const struct chat_plan *plan) {
+    struct reply_options options = {
+        .format = plan->format,
+        .tools = plan->tools,
+        .starts_in_reasoning = plan->starts_in_reasoning,
+        .sink = on_part,
+        .user = c,
+    };
+    c->reply = reply_open(&options);
+    c->think = plan->starts_in_reasoning && plan->forced.size == 0 ? THINK_IN : THINK_MAYBE;
+    c->n_before_think = THINK_OPEN_TOKENS;
+}
+
+static enum status add_choice(struct job *job, const struct job_call *call,
                               const struct job_prompt *prompt, int32_t i, struct error *err) {
     struct choice *c = &job->choices[job->n_choices];
-    struct request *request = api_fields_request(fields, prompt->ids, prompt->n_ids, i);
-    request->namespace = route_namespace(job->server, job->x, &request->arena, fields->cache_salt);
+    struct request *request = api_fields_request(call->fields, prompt->ids, prompt->n_ids, i);
+    request->keeps_special =
+        call->plan != NULL &&
+        reply_format_needs_special(call->plan->format, call->plan->tools != NULL);
+    request->namespace =
+        route_namespace(job->server, job->x, &request->arena, call->fields->cache_salt);
     enum status status = engine_submit_take(job->server->engine, request, &c->stream, err);
     if (status != STATUS_OK) {
         request_close(request);
         return status;
     }
-    buffer_init(&c->text, LIMIT_BODY_BYTES);
+    c->job = job;
+    c->index = job->n_choices++;
+    if (call->plan != NULL) {
+        open_reply(c, call->plan);
+    }
     if (prompt->echo != NULL) {
-        buffer_append(&c->text, prompt->echo, prompt->echo_size);
+        struct reply_part part = {REPLY_CONTENT, -1, prompt->echo, prompt->echo_size};
+        on_part(c, &part);
         char *echo = mem_alloc(prompt->echo_size + 1);
         memcpy(echo, prompt->echo, prompt->echo_size);
         c->echo = echo;
         c->echo_size = prompt->echo_size;
+        c->offset = (int64_t)prompt->echo_size;
     }
-    job->n_choices++;
     return STATUS_OK;
 }
 
-void job_run(struct server *server, struct http_exchange *x, enum api_kind kind,
-             const struct api_fields *fields, const struct job_prompt *prompts, int32_t n_prompts) {
+void job_run(struct server *server, struct http_exchange *x, const struct job_call *call) {
     struct error err;
     enum status status = STATUS_OK;
-    int32_t n = fields->n * n_prompts;
-    struct job *job = job_open(server, x, kind, fields, n);
+    int32_t n = call->fields->n * call->n_prompts;
+    struct job *job = job_open(server, x, call, n);
     for (int32_t i = 0; i < n && status == STATUS_OK; i++) {
-        status = add_choice(job, fields, &prompts[i / fields->n], i % fields->n, &err);
+        const struct job_prompt *prompt = &call->prompts[i / call->fields->n];
+        status = add_choice(job, call, prompt, i % call->fields->n, &err);
     }
     if (status != STATUS_OK) {
-        route_error(x, &err,
-                    status != STATUS_BUSY ? kind == API_CHAT ? "messages" : "prompt" : NULL);
+        const char *param = call->form->is_completion ? "prompt" : "messages";
+        call->form->refuse(x, &err, status != STATUS_BUSY ? param : NULL);
         job_free(job);
-    } else if (fields->is_stream) {
+        return;
+    }
+    if (call->fields->is_stream) {
         struct http_stream stream = {job, next_piece, close_job};
         http_reply_stream(x, "text/event-stream", &stream);
     } else {
         reply_whole(job);
         job_free(job);
     }
+}
+
+/* The end of a call ends the reply when calls may not be parallel. */
+static void add_call_stop(struct api_fields *fields, const char *stop, struct arena *arena) {
+    const char **stops = arena_array(arena, (size_t)fields->n_stops + 1, sizeof *stops);
+    for (int32_t i = 0; i < fields->n_stops; i++) {
+        stops[i] = fields->stops[i];
+    }
+    stops[fields->n_stops++] = stop;
+    fields->stops = stops;
+}
+
+void job_run_chat(struct server *server, struct http_exchange *x, const struct job_form *form,
+                  const struct json *body, void *state) {
+    const struct model *model = engine_model(server->engine);
+    struct chat_plan plan = {.format = NULL};
+    struct api_fields fields;
+    struct error err;
+    enum status status = api_fields_read(&fields, API_CHAT, body, model, &x->arena, &err);
+    const char *param = fields.param;
+    if (status == STATUS_OK) {
+        status = chat_plan_make(&plan, model, body, &param, &err);
+    }
+    if (status == STATUS_OK) {
+        if (plan.call_stop != NULL) {
+            add_call_stop(&fields, plan.call_stop, &x->arena);
+        }
+        struct job_prompt prompt = {.ids = plan.prompt.at, .n_ids = plan.prompt.n};
+        struct job_call call = {form, &fields, &plan, &prompt, 1, state};
+        job_run(server, x, &call);
+    } else {
+        form->refuse(x, &err, param);
+        free(state);
+    }
+    chat_plan_free(&plan);
 }

@@ -42,6 +42,9 @@ const char *reply_format_call_close(const struct reply_format *format);
 /* Appends what a reply begins with that calls `name`, or some function when it is NULL.  False when
  * the format has no such beginning. */
 bool reply_format_force(const struct reply_format *format, const char *name, struct buffer *out);
+/* The marks around reasoning; NULL when the format has none. */
+const char *reply_format_think_open(const struct reply_format *format);
+const char *reply_format_think_close(const struct reply_format *format);
 /* Does a prompt that ends so leave the reply inside reasoning? */
 bool reply_format_opens_reasoning(const struct reply_format *format, const char *prompt,
                                   size_t prompt_size);

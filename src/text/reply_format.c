@@ -187,6 +187,14 @@ bool reply_format_force(const struct reply_format *format, const char *name, str
            buffer_text(out, place + strlen("%s"));
 }
 
+const char *reply_format_think_open(const struct reply_format *format) {
+    return format->think_open;
+}
+
+const char *reply_format_think_close(const struct reply_format *format) {
+    return format->think_close;
+}
+
 bool reply_format_opens_reasoning(const struct reply_format *format, const char *prompt,
                                   size_t prompt_size) {
     size_t size = format->think_open != NULL ? strlen(format->think_open) : 0;

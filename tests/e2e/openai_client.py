@@ -99,7 +99,7 @@ def error_checks(client):
     refused("temperature", bad, "temperature", lambda: ask(temperature=-1))
     refused("unknown field", bad, "colour", lambda: ask(extra_body={"colour": 1}))
     refused("response_format", bad, "response_format", lambda: ask(response_format={"type": "json_object"}))
-    refused("tool_choice", bad, "tool_choice", lambda: ask(tool_choice="required"))
+    refused("tool_choice without tools", bad, "tool_choice", lambda: ask(tool_choice="required"))
     refused("no messages", bad, "messages", lambda: ask(messages=[]))
     refused("no role", bad, "role", lambda: ask(messages=[{"content": "x"}]))
     refused("image", bad, "image_url", lambda: ask(messages=[{"role": "user", "content": [

@@ -1,0 +1,41 @@
+"""clients_test.py SELFSAME - serves scripted models and runs the official clients against them."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import clients_chat
+import script_model
+from clients_check import check, report
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+class Served:
+    """A scripted model, served."""
+
+    def __init__(self, selfsame, name, *flags):
+        folder = ROOT / "build" / f"script-{name}"
+        script_model.main(folder, ROOT / "tests" / "data" / "scripts" / f"{name}.json")
+        self.process = subprocess.Popen(
+            [selfsame, "serve", folder, "--port", "0", "--device", "cpu", *flags],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.base = re.search(r"http://\S+", self.process.stdout.readline()).group(0)
+
+    def __enter__(self):
+        return self.base
+
+    def __exit__(self, *unused):
+        self.process.terminate()
+        check("a signal ends it with 0", self.process.wait(timeout=20) == 0)
+
+
+def main():
+    with Served(sys.argv[1], "hermes") as base:
+        clients_chat.run(base)
+    return report()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
