@@ -494,6 +494,73 @@ static void add_recurrences(struct list *list) {
     }
 }
 
+/* ---- experts -------------------------------------------------------------------------------- */
+
+static void add_routes(struct list *list) {
+    static const struct {
+        int32_t n_experts;
+        struct route_args args;
+    } routes[] = {
+        {1, {ROUTE_SOFTMAX, 1, 1, 1, false, 1.0f}},   {10, {ROUTE_SOFTMAX, 3, 1, 1, true, 1.0f}},
+        {16, {ROUTE_SIGMOID, 4, 4, 2, true, 2.5f}},   {12, {ROUTE_SIGMOID, 3, 1, 1, true, 2.5f}},
+        {8, {ROUTE_CHOSEN, 4, 1, 1, false, 1.0f}},    {256, {ROUTE_SIGMOID, 8, 8, 4, true, 2.5f}},
+        {300, {ROUTE_SOFTMAX, 8, 1, 1, false, 1.5f}}, {512, {ROUTE_SOFTMAX, 32, 1, 1, true, 1.0f}},
+    };
+    for (int32_t i = 0; i < COUNT(routes); i++) {
+        for (int32_t fill = 0; fill < FILL_COUNT; fill++) {
+            struct op_case c = {.kind = OP_ROUTE,
+                                .fill = (enum fill)fill,
+                                .rows = few_rows[(i + fill) % COUNT(few_rows)],
+                                .cols = routes[i].n_experts,
+                                .gap = fill % 2 == 1 ? 3 : 0,
+                                .has_sinks = (i + fill) % 3 == 0,
+                                .route = routes[i].args};
+            char name[160];
+            snprintf(name, sizeof name,
+                     "route %d rows, %d of %d experts, score %d, %d groups, %s%s", (int)c.rows,
+                     (int)c.route.n_chosen, (int)c.cols, (int)c.route.score, (int)c.route.n_groups,
+                     fill_names[fill], c.has_sinks ? ", bias" : "");
+            list_add(list, &c, name);
+        }
+    }
+}
+
+static void add_experts(struct list *list) {
+    static const struct case_weight kinds[] = {
+        {DT_BF16, RULE_A2, ACTS_INT16, 48, 0, FILL_PLAIN, false},
+        {DT_F32, RULE_A, ACTS_F32, 20, 0, FILL_PLAIN, true},
+        {DT_Q8_0, RULE_B, ACTS_INT16, 33, 0, FILL_PLAIN, false},
+        {DT_Q4_K, RULE_B, ACTS_INT8, 64, 0, FILL_PLAIN, true},
+    };
+    for (int32_t i = 0; i < COUNT(kinds); i++) {
+        for (int32_t j = 0; j < COUNT(few_rows); j++) {
+            struct op_case c = {.kind = OP_MATMUL_EXPERTS,
+                                .rows = few_rows[j],
+                                .cols = 256,
+                                .gap = j % 3 == 2 ? 3 : 0,
+                                .n_heads = 2 + i + j,
+                                .n_weights = 1,
+                                .in_place = j % 2 == 1,
+                                .weight = {kinds[i]},
+                                .route = {.n_chosen = 1 + (i + j) % 4}};
+            c.route.n_chosen = c.route.n_chosen < c.n_heads ? c.route.n_chosen : c.n_heads;
+            char name[160];
+            snprintf(name, sizeof name, "matmul_experts %d rows, %d of %d %s %d%s", (int)c.rows,
+                     (int)c.route.n_chosen, (int)c.n_heads, dtype_info(kinds[i].dtype)->name,
+                     (int)kinds[i].rows, c.in_place ? ", by pair" : "");
+            list_add(list, &c, name);
+            c.kind = OP_COMBINE_EXPERTS;
+            c.cols = odd_cols[(i + j) % COUNT(odd_cols)];
+            c.fill = (enum fill)(j % FILL_COUNT);
+            snprintf(name, sizeof name, "combine_experts %dx%d, %d of %d, %s", (int)c.rows,
+                     (int)c.cols, (int)c.route.n_chosen, (int)c.n_heads, fill_names[c.fill]);
+            if (i == 0) {
+                list_add(list, &c, name);
+            }
+        }
+    }
+}
+
 struct op_case *op_cases(int32_t *n) {
     struct list list = {calloc(CASES_MAX, sizeof(struct op_case)), 0};
     if (list.cases == NULL) {
@@ -509,6 +576,8 @@ struct op_case *op_cases(int32_t *n) {
     add_rows(&list, OP_RELU_SQUARE, "relu_square");
     add_rows(&list, OP_SSD_GATES, "ssd_gates");
     add_recurrences(&list);
+    add_routes(&list);
+    add_experts(&list);
     add_norms(&list);
     add_ropes(&list);
     add_attention(&list);

@@ -26,6 +26,9 @@ enum op_kind {
     OP_DELTA_GATES,
     OP_SCAN_DELTA,
     OP_RELU_SQUARE,
+    OP_ROUTE,
+    OP_MATMUL_EXPERTS,
+    OP_COMBINE_EXPERTS,
     OP_SSD_GATES,
     OP_SCAN_SSD,
 };
@@ -79,6 +82,7 @@ struct op_case {
     float factor;  // rope_table
     const struct case_spans *spans;
     const struct case_windows *windows;
+    struct route_args route;    // experts: n_heads of them
     int32_t n_taps, value_dim;  // conv; scan_delta, whose keys have head_dim and n_kv heads
 };
 

@@ -195,6 +195,34 @@ static void gates_of_libm(void *device, struct tensor beta, struct tensor decay,
     }
 }
 
+/* Ties go to the higher id. */
+static void route_backwards(void *device, struct tensor ids, struct tensor weights,
+                            struct tensor logits, const struct weight *bias,
+                            const struct route_args *args) {
+    backend_ref.route(device, ids, weights, logits, bias, args);
+    for (int32_t r = 0; r < ids.rows; r++) {
+        int32_t *chosen = (int32_t *)(void *)row_of(ids, r), best = chosen[0];
+        for (int32_t e = best; e < logits.cols; e++) {
+            bool is_tie = row_of(logits, r)[e] == row_of(logits, r)[best] && bias == NULL;
+            chosen[0] = is_tie ? e : chosen[0];
+        }
+    }
+}
+
+static void combine_by_rank(void *device, struct tensor y, struct tensor a, struct tensor ids,
+                            struct tensor weights) {
+    (void)device;
+    for (int32_t r = 0; r < y.rows; r++) {
+        for (int32_t k = 0; k < y.cols; k++) {
+            float sum = 0.0f;
+            for (int32_t j = 0; j < ids.cols; j++) {
+                sum = fmaf(row_of(weights, r)[j], row_of(a, r * ids.cols + j)[k], sum);
+            }
+            row_of(y, r)[k] = sum;
+        }
+    }
+}
+
 void op_faults(struct op_fault out[OP_FAULTS]) {
     static const struct {
         const char *what;
@@ -215,6 +243,8 @@ void op_faults(struct op_fault out[OP_FAULTS]) {
         {"a scan keeps rejected drafts", OP_SCAN_DELTA},
         {"gates call libm", OP_DELTA_GATES},
         {"a Mamba-2 scan forgets an accepted draft", OP_SCAN_SSD},
+        {"ties between experts go to the higher id", OP_ROUTE},
+        {"experts are combined as they rank", OP_COMBINE_EXPERTS},
     };
     for (int i = 0; i < OP_FAULTS; i++) {
         out[i] = (struct op_fault){faults[i].what, faults[i].kind, backend_ref};
@@ -234,4 +264,6 @@ void op_faults(struct op_fault out[OP_FAULTS]) {
     out[12].backend.scan_delta = scan_that_settles_drafts;
     out[13].backend.delta_gates = gates_of_libm;
     out[14].backend.scan_ssd = ssd_that_forgets_accepted;
+    out[15].backend.route = route_backwards;
+    out[16].backend.combine_experts = combine_by_rank;
 }

@@ -581,6 +581,79 @@ static void run_scan_ssd(struct scene *scene, const struct op_case *c) {
     weights_free(scene, &ws, &memory, 1);
 }
 
+static void run_route(struct scene *scene, const struct op_case *c) {
+    struct case_weights ws = {.n = 0};
+    struct case_batch b;
+    const struct case_weight cw = {.dtype = DT_F32, .rows = 1};
+    weight_fill(scene, &cw, c->cols, &ws.weight[0]);
+    void *memory = ws.weight[0].t.data;
+    weight_ready(scene, &ws, false, false);
+    batch_of(&b, c);
+    struct tensor logits = scene_input(scene, c, c->rows, c->cols);
+    struct tensor ids = scene_tensor(scene, c->rows, c->route.n_chosen, c->gap);
+    struct tensor weights = scene_tensor(scene, c->rows, c->route.n_chosen, c->gap);
+    scene_upload(scene, &b.batch);
+    scene->backend->route(scene->device, ids, weights, logits, c->has_sinks ? ws.list[0] : NULL,
+                          &c->route);
+    scene_download(scene);
+    weights_free(scene, &ws, &memory, 1);
+}
+
+/* Different experts for each choice of a row. */
+static struct tensor scene_choice(struct scene *scene, const struct op_case *c) {
+    struct tensor ids = scene_tensor(scene, c->rows, c->route.n_chosen, 0);
+    int32_t *cells = host_of(scene, ids.data);
+    for (int32_t r = 0; r < c->rows; r++) {
+        int32_t first = rng_below(&scene->rng, c->n_heads);
+        for (int32_t j = 0; j < c->route.n_chosen; j++) {
+            int32_t place = j % 2 == 0 ? j : c->route.n_chosen - j;  // not in order
+            cells[r * c->route.n_chosen + j] = (first + place) % c->n_heads;
+        }
+    }
+    return ids;
+}
+
+static void run_matmul_experts(struct scene *scene, const struct op_case *c) {
+    enum { EXPERTS_MAX = 16 };
+    struct weight experts[EXPERTS_MAX];
+    void *memory[2 * EXPERTS_MAX];
+    struct case_batch b;
+    assert(c->n_heads <= EXPERTS_MAX);
+    for (int32_t e = 0; e < c->n_heads; e++) {
+        struct case_weights ws = {.n = 0};
+        weight_fill(scene, &c->weight[0], c->cols, &ws.weight[0]);
+        memory[2 * e] = ws.weight[0].t.data;
+        memory[2 * e + 1] = ws.weight[0].bias.data;
+        weight_ready(scene, &ws, false, true);
+        experts[e] = ws.weight[0];
+    }
+    int32_t n_pairs = c->rows * c->route.n_chosen;
+    struct tensor ids = scene_choice(scene, c);
+    struct tensor a = scene_input(scene, c, c->in_place ? n_pairs : c->rows, c->cols);
+    struct tensor y = scene_tensor(scene, n_pairs, c->weight[0].rows, c->gap);
+    batch_of(&b, c);
+    scene_upload(scene, &b.batch);
+    scene->backend->matmul_experts(scene->device, y, a, ids, experts, c->n_heads);
+    scene_download(scene);
+    for (int32_t e = 0; e < c->n_heads; e++) {
+        scene->backend->weight_close(scene->device, &experts[e]);
+        mem_large_free(memory[2 * e]);
+        mem_large_free(memory[2 * e + 1]);
+    }
+}
+
+static void run_combine_experts(struct scene *scene, const struct op_case *c) {
+    struct case_batch b;
+    struct tensor ids = scene_choice(scene, c);
+    struct tensor weights = scene_input(scene, c, c->rows, c->route.n_chosen);
+    struct tensor a = scene_input(scene, c, c->rows * c->route.n_chosen, c->cols);
+    struct tensor y = scene_tensor(scene, c->rows, c->cols, c->gap);
+    batch_of(&b, c);
+    scene_upload(scene, &b.batch);
+    scene->backend->combine_experts(scene->device, y, a, ids, weights);
+    scene_download(scene);
+}
+
 void op_case_run(struct scene *scene, const struct op_case *c) {
     static void (*const run[])(struct scene * scene, const struct op_case *c) = {
         [OP_EMBED] = run_embed,
@@ -600,6 +673,9 @@ void op_case_run(struct scene *scene, const struct op_case *c) {
         [OP_DELTA_GATES] = run_delta_gates,
         [OP_SCAN_DELTA] = run_scan_delta,
         [OP_RELU_SQUARE] = run_relu_square,
+        [OP_ROUTE] = run_route,
+        [OP_MATMUL_EXPERTS] = run_matmul_experts,
+        [OP_COMBINE_EXPERTS] = run_combine_experts,
         [OP_SSD_GATES] = run_ssd_gates,
         [OP_SCAN_SSD] = run_scan_ssd,
     };

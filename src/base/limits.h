@@ -6,6 +6,8 @@ enum {
     LIMIT_TAPS = 16,                   // of a short convolution; published ones have 4
     LIMIT_LAYERS = 256,                // twice the deepest published model
     LIMIT_SLOTS = LIMIT_LAYERS * 3,    // a hybrid layer may have two; and those of an MTP head
+    LIMIT_EXPERTS = 1024,              // of one layer: twice the largest published
+    LIMIT_CHOSEN = 32,                 // of them, for one row
     LIMIT_HEADS = 1024,                // eight times the widest published model
     LIMIT_HEAD_DIM = 512,              // E16 sums stay inside int32 up to here (ARITHMETIC.md, E)
     LIMIT_DIM = 1 << 20,               // a dimension of a matrix; products are still checked

@@ -24,6 +24,19 @@ struct attend_args {
     const float *sinks;  // [n_heads] natural-log sink logits in backend memory; NULL: none
 };
 
+/* How a row chooses its experts (rule G). */
+struct route_args {
+    enum route_score {
+        ROUTE_SOFTMAX,  // over all experts
+        ROUTE_SIGMOID,
+        ROUTE_CHOSEN,  // the largest logits; softmax over those alone
+    } score;
+    int32_t n_chosen;
+    int32_t n_groups, n_chosen_groups;  // of neighbours; 1, 1: no groups
+    bool normalises;                    // weights are divided by their sum
+    float factor;                       // of the weights
+};
+
 /* Mamba-2: head j reads group j * n_groups / n_heads of B and C. */
 struct ssd_args {
     int32_t n_groups, n_heads;    // n_heads is a multiple of n_groups
@@ -113,6 +126,17 @@ struct backend {
                        struct tensor v, struct tensor beta, struct tensor decay,
                        const struct recurrent_slot *slot, const struct delta_args *args,
                        const struct batch *batch);
+    /* Rule G.  ids (int32 cells) and weights: [n_rows, n_chosen], in order of choice; logits:
+     * [n_rows, experts]; bias: f32 [1, experts] or NULL, steers the choice alone. */
+    void (*route)(void *device, struct tensor ids, struct tensor weights, struct tensor logits,
+                  const struct weight *bias, const struct route_args *args);
+    /* Row i * n_chosen + j of y: a times the matrix of expert ids[i][j], of row i of a, or of row
+     * i * n_chosen + j when `a` has as many rows as y. */
+    void (*matmul_experts)(void *device, struct tensor y, struct tensor a, struct tensor ids,
+                           const struct weight *experts, int32_t n_experts);
+    /* y[i] = sum of weights[i][j] * a[i * n_chosen + j], ids ascending, by fma from +0. */
+    void (*combine_experts)(void *device, struct tensor y, struct tensor a, struct tensor ids,
+                            struct tensor weights);
     /* In place: a = max(a, 0)^2. */
     void (*relu_square)(void *device, struct tensor a);
     /* dt = softplus(dt + dt_bias), in place; decay = exp(-exp(a_log) * dt). */

@@ -2,6 +2,8 @@
  * backend) only scratch is counted. */
 #include "op.h"
 
+#include "limits.h"
+
 enum { MATMULS_MAX = 8 };  // products of one input in one call
 
 static bool is_measuring(const struct exec *x) {
@@ -151,6 +153,41 @@ struct tensor op_scan_delta(struct exec *x, struct tensor q, struct tensor k, st
     struct tensor y = exec_tensor(x, v.rows, v.cols);
     if (!is_measuring(x)) {
         x->backend->scan_delta(x->device, y, q, k, v, beta, decay, slot, args, batch);
+    }
+    return y;
+}
+
+struct routing op_route(struct exec *x, struct tensor logits, const struct weight *bias,
+                        const struct route_args *args) {
+    assert(args->n_chosen >= 1 && args->n_chosen <= LIMIT_CHOSEN && logits.cols <= LIMIT_EXPERTS);
+    assert(logits.cols % args->n_groups == 0 && args->n_chosen_groups <= args->n_groups);
+    assert(args->n_chosen <= logits.cols / args->n_groups * args->n_chosen_groups);
+    assert(bias == NULL || bias->t.cols == logits.cols);
+    struct routing routing = {exec_tensor(x, logits.rows, args->n_chosen),
+                              exec_tensor(x, logits.rows, args->n_chosen)};
+    if (!is_measuring(x)) {
+        x->backend->route(x->device, routing.ids, routing.weights, logits, bias, args);
+    }
+    return routing;
+}
+
+struct tensor op_matmul_experts(struct exec *x, struct tensor a, const struct routing *routing,
+                                const struct experts *experts) {
+    int32_t n_pairs = routing->ids.rows * routing->ids.cols;
+    assert(a.rows == routing->ids.rows || a.rows == n_pairs);
+    assert(experts->at[0].t.cols == a.cols);
+    struct tensor y = exec_tensor(x, n_pairs, experts->at[0].t.rows);
+    if (!is_measuring(x)) {
+        x->backend->matmul_experts(x->device, y, a, routing->ids, experts->at, experts->n);
+    }
+    return y;
+}
+
+struct tensor op_combine_experts(struct exec *x, struct tensor a, const struct routing *routing) {
+    assert(a.rows == routing->ids.rows * routing->ids.cols);
+    struct tensor y = exec_tensor(x, routing->ids.rows, a.cols);
+    if (!is_measuring(x)) {
+        x->backend->combine_experts(x->device, y, a, routing->ids, routing->weights);
     }
     return y;
 }

@@ -47,6 +47,21 @@ struct tensor op_scan_delta(struct exec *x, struct tensor q, struct tensor k, st
                             struct tensor beta, struct tensor decay,
                             const struct recurrent_slot *slot, const struct delta_args *args,
                             const struct batch *batch);
+/* Which experts each row goes to, and their weights. */
+struct routing {
+    struct tensor ids, weights;  // [rows, chosen]; ids are int32 in cells of the same size
+};
+/* One matrix an expert, all of one shape. */
+struct experts {
+    struct weight *at;
+    int32_t n;
+};
+struct routing op_route(struct exec *x, struct tensor logits, const struct weight *bias,
+                        const struct route_args *args);
+/* Each row (or each row of each expert, when `a` has rows * chosen) by its experts' matrices. */
+struct tensor op_matmul_experts(struct exec *x, struct tensor a, const struct routing *routing,
+                                const struct experts *experts);
+struct tensor op_combine_experts(struct exec *x, struct tensor a, const struct routing *routing);
 /* max(a, 0)^2, in a's place. */
 void op_relu_square(struct exec *x, struct tensor a);
 /* dt becomes the step, in place; returns what the state keeps. */

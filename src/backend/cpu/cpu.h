@@ -80,6 +80,12 @@ void cpu_scan_delta(void *device, struct tensor y, struct tensor q, struct tenso
                     struct tensor v, struct tensor beta, struct tensor decay,
                     const struct recurrent_slot *slot, const struct delta_args *args,
                     const struct batch *batch);
+void cpu_route(void *device, struct tensor ids, struct tensor weights, struct tensor logits,
+               const struct weight *bias, const struct route_args *args);
+void cpu_matmul_experts(void *device, struct tensor y, struct tensor a, struct tensor ids,
+                        const struct weight *experts, int32_t n_experts);
+void cpu_combine_experts(void *device, struct tensor y, struct tensor a, struct tensor ids,
+                         struct tensor weights);
 void cpu_relu_square(void *device, struct tensor a);
 void cpu_ssd_gates(void *device, struct tensor dt, struct tensor decay, const struct weight *a_log,
                    const struct weight *dt_bias);

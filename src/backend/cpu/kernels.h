@@ -114,6 +114,7 @@ struct cpu_kernels {
     void (*silu_mul)(float *y, const float *gate, const float *up, int32_t n);
     void (*sigmoid_mul)(float *a, const float *gate, int32_t n);
     void (*add)(float *a, const float *b, int32_t n);
+    void (*add_scaled)(float *sum, const float *x, float w, int32_t n);  // sum = fma(w, x, sum)
     void (*rope)(float *head, const float *table, int32_t n_freqs, bool is_interleaved);
     void (*rope_table)(float *row, const float *freqs, int32_t n_freqs, int32_t position,
                        float factor);

@@ -169,6 +169,16 @@ static void add(float *a, const float *b, int32_t n) {
     }
 }
 
+static void add_scaled(float *sum, const float *x, float w, int32_t n) {
+    int32_t i = 0;
+    for (; i + LANE_COUNT <= n; i += LANE_COUNT) {
+        v_store(sum + i, v_fma(v_set(w), v_load(x + i), v_load(sum + i)));
+    }
+    for (; i < n; i++) {
+        sum[i] = fmaf(w, x[i], sum[i]);
+    }
+}
+
 static bool has_nonfinite(const float *x, int32_t n) {
     int32_t i = 0;
     struct vi worst = vi_zero();
@@ -219,5 +229,5 @@ static void rope_table(float *row, const float *freqs, int32_t n_freqs, int32_t 
 
 #define ROWS_KERNELS                                                                               \
     .quantise = quantise, .quantise_a2 = quantise_a2, .rms_norm = rms_norm, .silu_mul = silu_mul,  \
-    .sigmoid_mul = sigmoid_mul, .add = add, .rope = rope, .rope_table = rope_table,                \
-    .has_nonfinite = has_nonfinite
+    .sigmoid_mul = sigmoid_mul, .add = add, .add_scaled = add_scaled, .rope = rope,                \
+    .rope_table = rope_table, .has_nonfinite = has_nonfinite

@@ -38,6 +38,7 @@ struct cuda {
     struct room acts_room;                       // of their image
     struct room room;                            // of attention
     int32_t span_rows[LIMIT_SESSIONS], context;  // of the pass: rows of each span, longest session
+    struct room pairs_room;                      // of experts: sorted rows, and their order
     int32_t *flag;                               // device
     const struct batch *batch;
 };
@@ -100,6 +101,7 @@ static void cuda_close(void *device) {
     cudaFree(c->pages);
     cudaFree(c->acts_room.memory);
     cudaFree(c->room.memory);
+    cudaFree(c->pairs_room.memory);
     cudaFreeHost(c->embed_rows);
     cudaStreamDestroy(c->stream);
     free(c);
@@ -514,6 +516,78 @@ static void cuda_mamba(void *device, struct tensor y, struct tensor x, struct te
     cuda_scan_ssd(c->stream, &ssd, c->spans, batch->n_spans, c->n_drafts_max);
 }
 
+static void cuda_choose(void *device, struct tensor ids, struct tensor weights,
+                        struct tensor logits, const struct weight *bias,
+                        const struct route_args *args) {
+    struct cuda *c = device;
+    const struct cuda_route route = {(int32_t)args->score, logits.cols,           args->n_chosen,
+                                     args->n_groups,       args->n_chosen_groups, args->normalises,
+                                     args->factor};
+    cuda_route(c->stream, &route, ids.data, ids.stride, weights.data, weights.stride, logits.data,
+               logits.stride, bias != NULL ? packed_of(bias)->wide : NULL, logits.rows);
+}
+
+/* Which pair of row and choice comes where when pairs are sorted by expert, and which row each one
+ * reads.  `first` has n_experts + 1 entries. */
+static void sort_pairs(struct cuda *c, struct tensor ids, bool is_shared, int32_t n_experts,
+                       int32_t *first, int32_t *order, int32_t *source) {
+    int32_t n_pairs = ids.rows * ids.cols, at[LIMIT_EXPERTS];
+    int32_t *chosen = mem_alloc((size_t)n_pairs * sizeof *chosen);
+    check(c,
+          cudaMemcpy2DAsync(chosen, (size_t)ids.cols * sizeof *chosen, ids.data,
+                            (size_t)ids.stride * sizeof *chosen, (size_t)ids.cols * sizeof *chosen,
+                            (size_t)ids.rows, cudaMemcpyDeviceToHost, c->stream));
+    check(c, cudaStreamSynchronize(c->stream));
+    memset(first, 0, (size_t)(n_experts + 1) * sizeof *first);
+    for (int32_t pair = 0; pair < n_pairs; pair++) {
+        chosen[pair] = c->failed == cudaSuccess ? chosen[pair] : 0;
+        first[chosen[pair] + 1]++;
+    }
+    for (int32_t e = 0; e < n_experts; e++) {
+        first[e + 1] += first[e];
+        at[e] = first[e];
+    }
+    for (int32_t pair = 0; pair < n_pairs; pair++) {
+        int32_t to = at[chosen[pair]]++;
+        order[to] = pair;
+        source[to] = is_shared ? pair / ids.cols : pair;
+    }
+    free(chosen);
+}
+
+/* The choice comes to the host once a product, so that each expert's rows are one product. */
+static void cuda_matmul_pairs(void *device, struct tensor y, struct tensor a, struct tensor ids,
+                              const struct weight *experts, int32_t n_experts) {
+    struct cuda *c = device;
+    size_t n = (size_t)y.rows, index_size = n * sizeof(int32_t);
+    int32_t first[LIMIT_EXPERTS + 1], *lists = mem_alloc(2 * index_size);
+    sort_pairs(c, ids, a.rows == ids.rows, n_experts, first, lists, lists + n);
+    reserve(c, &c->pairs_room, n * (size_t)(a.cols + y.cols) * sizeof(float) + 2 * index_size);
+    float *memory = c->pairs_room.memory;
+    struct tensor in = tensor_of(DT_F32, y.rows, a.cols, memory);
+    struct tensor out = tensor_of(DT_F32, y.rows, y.cols, memory + n * (size_t)a.cols);
+    int32_t *order = (int32_t *)(void *)(memory + n * (size_t)(a.cols + y.cols));
+    check(c, cudaMemcpyAsync(order, lists, 2 * index_size, cudaMemcpyHostToDevice, c->stream));
+    cuda_gather(c->stream, in.data, in.stride, a.data, a.stride, a.cols, order + n, y.rows);
+    for (int32_t e = 0; e < n_experts; e++) {
+        int32_t n_rows = first[e + 1] - first[e];
+        if (n_rows > 0) {
+            const struct weight *weight = &experts[e];
+            struct tensor rows = tensor_rows(out, first[e], n_rows);
+            cuda_matmul(c, 1, &rows, tensor_rows(in, first[e], n_rows), &weight);
+        }
+    }
+    cuda_scatter(c->stream, y.data, y.stride, out.data, out.stride, y.cols, order, y.rows);
+    free(lists);
+}
+
+static void cuda_combine_pairs(void *device, struct tensor y, struct tensor a, struct tensor ids,
+                               struct tensor weights) {
+    struct cuda *c = device;
+    cuda_combine(c->stream, y.data, y.stride, a.data, a.stride, ids.data, ids.stride, weights.data,
+                 weights.stride, ids.cols, y.rows, y.cols);
+}
+
 static bool cuda_has_nonfinite(void *device, struct tensor a) {
     struct cuda *c = device;
     int32_t flag = 0;
@@ -552,6 +626,9 @@ const struct backend backend_cuda = {
     .conv = cuda_convolve,
     .delta_gates = cuda_gates,
     .scan_delta = cuda_delta_rule,
+    .route = cuda_choose,
+    .matmul_experts = cuda_matmul_pairs,
+    .combine_experts = cuda_combine_pairs,
     .relu_square = cuda_relu2,
     .ssd_gates = cuda_steps,
     .scan_ssd = cuda_mamba,

@@ -192,6 +192,23 @@ void cuda_sigmoid_mul(void *stream, float *a, int32_t a_stride, const float *gat
 void cuda_take_heads(void *stream, float *y, int32_t y_stride, const float *a, int32_t a_stride,
                      int32_t rows, int32_t n_heads, int32_t n, int32_t head_dim, int32_t first);
 
+/* ---- routed experts ------------------------------------------------------------------------- */
+
+struct cuda_route {  // struct route_args, and how many experts there are
+    int32_t score, n_experts, n_chosen, n_groups, n_chosen_groups;
+    bool normalises;
+    float factor;
+};
+void cuda_route(void *stream, const struct cuda_route *route, int32_t *ids, int32_t ids_stride,
+                float *weights, int32_t weights_stride, const float *logits, int32_t stride,
+                const float *bias, int32_t rows);
+/* Row i of a becomes row rows[i] of y. */
+void cuda_scatter(void *stream, float *y, int32_t y_stride, const float *a, int32_t a_stride,
+                  int32_t cols, const int32_t *rows, int32_t n_rows);
+void cuda_combine(void *stream, float *y, int32_t y_stride, const float *a, int32_t a_stride,
+                  const int32_t *ids, int32_t ids_stride, const float *weights,
+                  int32_t weights_stride, int32_t n, int32_t rows, int32_t cols);
+
 #ifdef __cplusplus
 }
 #endif

@@ -28,6 +28,17 @@ void ref_scan_ssd(void *device, struct tensor y, struct tensor x, struct tensor 
                   const struct recurrent_slot *slot, const struct ssd_args *args,
                   const struct batch *batch);
 
+void ref_route(void *device, struct tensor ids, struct tensor weights, struct tensor logits,
+               const struct weight *bias, const struct route_args *args);
+void ref_matmul_experts(void *device, struct tensor y, struct tensor a, struct tensor ids,
+                        const struct weight *experts, int32_t n_experts);
+void ref_combine_experts(void *device, struct tensor y, struct tensor a, struct tensor ids,
+                         struct tensor weights);
+
 static inline float *ref_row(struct tensor t, int32_t row) {
     return (float *)t.data + (size_t)row * (size_t)t.stride;
+}
+
+static inline int32_t *ref_ids(struct tensor ids, int32_t row) {
+    return (int32_t *)(void *)ref_row(ids, row);
 }
