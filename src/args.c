@@ -58,6 +58,7 @@ static const struct flag {
     {ARGS_SERVE, ARG_TEXT, "--host", NULL, "ADDRESS", AT(host), "listen here (127.0.0.1)"},
     {ARGS_SERVE, ARG_INT, "--port", NULL, "N", AT(port), "listen here (8080; 0: any free)"},
     {ARGS_SERVE, ARG_INT, "--parallel", NULL, "N", AT(parallel), "sessions that run at once"},
+    {ARGS_SERVE, ARG_INT, "--queue", NULL, "N", AT(queue), "most requests that wait (1024)"},
     {ARGS_SERVE, ARG_INT, "--context", NULL, "N", AT(context), "most tokens of a session"},
     {ARGS_SERVE, ARG_TEXT, "--state-dir", NULL, "DIR", AT(state_dir), "where states are kept"},
     {ARGS_SERVE, ARG_TEXT, "--socket", NULL, "PATH", AT(socket_path), "listen on a Unix socket"},

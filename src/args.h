@@ -52,7 +52,7 @@ struct args {
     /* serve */
     const char *host, *socket_path, *key_file, *log_file, *state_dir;
     struct arg_list allow_hosts, allow_origins;
-    int32_t port, parallel, context, timeout, keep_alive, drain;
+    int32_t port, parallel, context, timeout, keep_alive, drain, queue;
     /* logits */
     const char *tokens, *raw_file;
     int32_t top;

@@ -8,6 +8,7 @@ enum status verb_serve(const struct args *args, struct error *err) {
     struct engine_options options = {
         .chunk = args->chunk,
         .parallel_max = args->parallel,
+        .queue_max = args->queue,
         .context_max = args->context,
         .drafts = !args->no_draft,
         .drafters = args->drafter,

@@ -92,6 +92,8 @@ enum status engine_open(struct engine **out, const char *path, const struct engi
     int32_t parallel = options->parallel_max > 0 ? options->parallel_max : PARALLEL_DEFAULT;
     struct scheduler_options scheduler = {
         .parallel_max = parallel < LIMIT_SESSIONS ? parallel : LIMIT_SESSIONS,
+        .queue_max = options->queue_max > 0 && options->queue_max < LIMIT_QUEUE ? options->queue_max
+                                                                                : LIMIT_QUEUE,
         .drafts = options->drafts,
     };
     enum status status = model_open(&engine->model, path, &options->model, err);

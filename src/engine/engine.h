@@ -6,6 +6,7 @@
 #pragma once
 #include "arena.h"
 #include "drafter.h"
+#include "histogram.h"
 #include "model.h"
 #include "sampler.h"
 
@@ -16,6 +17,7 @@ struct engine_options {
     struct model_options model;
     int32_t context_max;   // tokens of one session; 0: the model's, cut to what memory allows
     int32_t parallel_max;  // sessions that run at once; 0: chosen
+    int32_t queue_max;     // requests that wait; 0: as many as LIMIT_QUEUE
     int32_t chunk;         // prefill rows of a pass; 0: chosen.  Never changes a byte
     size_t state_budget;   // bytes for attention pages; 0: a share of free memory
     bool drafts;           // default of requests that do not say
@@ -134,8 +136,12 @@ void engine_drain(struct engine *engine);
 
 struct engine_counters {
     int64_t n_requests, n_finished, n_cancelled, n_failed;
+    int64_t n_length;  // of the finished: cut by their limit
     int64_t n_prompt_tokens, n_cached_tokens, n_completion_tokens, n_passes, n_rows, n_drafted,
-        n_accepted;
+        n_accepted, n_draft_rounds;
     int32_t n_running, n_waiting;
+    int32_t n_pages_used, n_pages_max;  // attention pages of running sessions, and of the pool
+    /* Of requests that ended: waiting, to the first token, between tokens, and in all. */
+    struct histogram queue, prefill, first_token, per_token, decode, whole;
 };
 struct engine_counters engine_counters(struct engine *engine);

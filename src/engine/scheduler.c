@@ -41,6 +41,22 @@ static void count(struct scheduler *sc, int64_t *counter, int64_t n) {
 
 /* ---- ends ----------------------------------------------------------------------------------- */
 
+/* Under the lock. */
+static void count_times(struct engine_counters *c, const struct session *s) {
+    double now = clock_ms(), submitted = stream_submitted_ms(s->stream);
+    int32_t n_tokens = s->n_known - s->request->n_prompt;
+    histogram_add(&c->queue, (s->started_ms - submitted) / 1000, 1);
+    if (s->first_ms > 0) {
+        histogram_add(&c->prefill, (s->first_ms - s->started_ms) / 1000, 1);
+        histogram_add(&c->first_token, (s->first_ms - submitted) / 1000, 1);
+        histogram_add(&c->decode, (now - s->first_ms) / 1000, 1);
+    }
+    if (n_tokens > 1) {
+        histogram_add(&c->per_token, (now - s->first_ms) / 1000 / (n_tokens - 1), n_tokens - 1);
+    }
+    histogram_add(&c->whole, (now - submitted) / 1000, 1);
+}
+
 static void end_session(struct scheduler *sc, int32_t i, const struct error *err) {
     struct session *s = sc->sessions[i];
     struct stream *stream = s->stream;
@@ -56,6 +72,9 @@ static void end_session(struct scheduler *sc, int32_t i, const struct error *err
     c->n_completion_tokens += s->n_known - s->request->n_prompt;
     c->n_drafted += s->receipt.drafts.drafted;
     c->n_accepted += s->receipt.drafts.accepted;
+    c->n_draft_rounds += s->receipt.drafts.drafted > 0 ? s->receipt.drafts.rounds : 0;
+    c->n_length += err == NULL && s->finish == FINISH_LENGTH;
+    count_times(c, s);
     pthread_mutex_unlock(&sc->lock);
     session_end(s, err);
     session_close(s);
@@ -334,6 +353,8 @@ static void measure(struct scheduler *sc) {
 static bool wait_for_work(struct scheduler *sc) {
     pthread_mutex_lock(&sc->lock);
     sc->counters.n_running = sc->n_sessions;
+    sc->counters.n_pages_used = sc->pool.n_used;
+    sc->counters.n_pages_max = sc->pool.n_pages_max;
     while (!sc->is_stopping && sc->n_queued == 0 && sc->n_sessions == 0) {
         if (sc->n_measured < MEASURES) {
             pthread_mutex_unlock(&sc->lock);
@@ -400,8 +421,8 @@ enum status scheduler_submit(struct scheduler *sc, struct stream *stream, struct
     pthread_mutex_lock(&sc->lock);
     if (sc->is_draining || sc->is_stopping) {
         status = error_set(err, STATUS_BUSY, "the server is shutting down");
-    } else if (sc->n_queued == LIMIT_QUEUE) {
-        status = error_set(err, STATUS_BUSY, "the queue is full (%d waiting)", LIMIT_QUEUE);
+    } else if (sc->n_queued >= sc->options.queue_max) {
+        status = error_set(err, STATUS_BUSY, "the queue is full (%d waiting)", (int)sc->n_queued);
     } else {
         sc->queue[sc->n_queued++] = stream;
         sc->counters.n_requests++;

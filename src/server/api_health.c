@@ -50,36 +50,42 @@ void api_version(struct server *server, struct http_exchange *x) {
     buffer_free(&out);
 }
 
-/* Prometheus text format 0.0.4. */
-void api_metrics(struct server *server, struct http_exchange *x) {
-    struct engine_counters c = engine_counters(server->engine);
-    const struct {
-        const char *name, *type, *help;
-        double value;
-    } rows[] = {
-        {"requests_total", "counter", "requests accepted", (double)c.n_requests},
-        {"requests_finished_total", "counter", "replies that ended by themselves",
-         (double)c.n_finished},
-        {"requests_cancelled_total", "counter", "replies whose client left", (double)c.n_cancelled},
-        {"requests_failed_total", "counter", "replies that failed", (double)c.n_failed},
-        {"prompt_tokens_total", "counter", "prompt tokens computed", (double)c.n_prompt_tokens},
-        {"cached_tokens_total", "counter", "prompt tokens not computed again",
-         (double)c.n_cached_tokens},
-        {"completion_tokens_total", "counter", "tokens drawn", (double)c.n_completion_tokens},
-        {"passes_total", "counter", "passes through the model", (double)c.n_passes},
-        {"rows_total", "counter", "rows of all passes", (double)c.n_rows},
-        {"draft_tokens_total", "counter", "tokens drafted", (double)c.n_drafted},
-        {"draft_accepted_total", "counter", "drafted tokens that survived", (double)c.n_accepted},
-        {"requests_running", "gauge", "sessions in the passes", (double)c.n_running},
-        {"requests_waiting", "gauge", "requests in the queue", (double)c.n_waiting},
-    };
+static void put_sampling(struct json_writer *w, const struct model *model) {
+    json_put_key(w, "default_generation_settings");
+    json_open_object(w);
+    json_pair_double(w, "temperature", model->temperature);
+    json_pair_int(w, "top_k", model->top_k);
+    json_pair_double(w, "top_p", model->top_p);
+    json_pair_double(w, "min_p", model->min_p);
+    json_close_object(w);
+}
+
+/* What the model is and how it is served: no paths, no keys. */
+void api_props(struct server *server, struct http_exchange *x) {
+    const struct model *model = engine_model(server->engine);
     struct buffer out;
     buffer_init(&out, LIMIT_BODY_BYTES);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        buffer_printf(&out, "# HELP selfsame_%s %s\n# TYPE selfsame_%s %s\nselfsame_%s %.0f\n",
-                      rows[i].name, rows[i].help, rows[i].name, rows[i].type, rows[i].name,
-                      rows[i].value);
+    struct json_writer w = {.out = &out};
+    json_open_object(&w);
+    json_pair_string(&w, "model", model->name);
+    json_pair_string(&w, "family", model->family->name);
+    json_pair_string(&w, "digest", model->digest);
+    json_pair_string(&w, "tokenizer_digest", tokenizer_digest(model->tokenizer));
+    json_pair_string(&w, "template_digest", model->template_digest);
+    json_pair_int(&w, "context_length", engine_context_max(server->engine));
+    json_pair_int(&w, "vocab", model->vocab);
+    json_put_key(&w, "eos_ids");
+    json_open_array(&w);
+    for (int32_t i = 0; i < model->n_eos; i++) {
+        json_put_int(&w, model->eos[i]);
     }
-    http_reply(x, 200, "text/plain; version=0.0.4", out.data, out.size);
+    json_close_array(&w);
+    json_put_key(&w, "has_chat_template");
+    json_put_bool(&w, model->template != NULL);
+    put_sampling(&w, model);
+    json_pair_string(&w, "execution", engine_execution(server->engine));
+    json_pair_string(&w, "build", BUILD_ID);
+    json_close_object(&w);
+    route_json(x, 200, &out);
     buffer_free(&out);
 }

@@ -28,7 +28,9 @@ static const struct route {
     {"GET", "/readyz", api_health, 0, true, true},
     {"GET", "/livez", api_live, 0, true, true},
     {"GET", "/version", api_version, 0, false, false},
+    {"GET", "/props", api_props, 0, false, false},
     {"GET", "/metrics", api_metrics, 0, false, true},
+    {"GET", "/metrics/vllm", api_metrics_vllm, 0, false, true},
 };
 
 enum { N_ROUTES = sizeof routes / sizeof routes[0] };
@@ -400,6 +402,8 @@ static void on_handle(void *user, struct http_exchange *x, bool is_too_large) {
 static void on_done(void *user, struct http_exchange *x, bool is_whole) {
     struct server *server = user;
     const struct note *note = note_of(x);
+    x->status = x->status != 0 ? x->status : 499;  // it left before there was an answer
+    metrics_count(&server->metrics, note->route != NULL ? note->route->path : "", x->status);
     if (note->route != NULL && note->route->is_probe && x->status == 200) {
         return;
     }

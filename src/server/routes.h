@@ -3,11 +3,13 @@
 #include "guard.h"
 #include "http.h"
 #include "log.h"
+#include "metrics.h"
 
 struct server {
     struct engine *engine;  // atomic: NULL while the model loads
     struct guard guard;
     struct log *log;
+    struct metrics metrics;
     int64_t created;        // seconds since 1970, of the process
     int32_t keep_alive_ms;  // longest silence of a stream; 0: any
     bool is_draining;       // atomic: new work is refused
@@ -54,3 +56,5 @@ void api_health(struct server *server, struct http_exchange *x);
 void api_live(struct server *server, struct http_exchange *x);
 void api_version(struct server *server, struct http_exchange *x);
 void api_metrics(struct server *server, struct http_exchange *x);
+void api_metrics_vllm(struct server *server, struct http_exchange *x);
+void api_props(struct server *server, struct http_exchange *x);

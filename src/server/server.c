@@ -106,6 +106,7 @@ enum status server_run(const char *path, const struct engine_options *engine_opt
                                      options->timeout_s};
     struct http_server *http = NULL;
     struct http_handlers handlers;
+    metrics_init(&server.metrics);
     routes_handlers(&server, &handlers);
 
     enum status status = log_open(&server.log, options->log_file, err);

@@ -40,6 +40,7 @@ def main(program, pattern=""):
         def start(model, *flags, **options):
             return harness.Server(program, models[model], *flags, **options)
 
+        start.program = program
         shared = {name: stack.enter_context(start(name, "--parallel", "64")) for name in models}
         tools = {**shared, "start": start, "folder": folder}
         for name, case in cases(pattern):
