@@ -357,6 +357,12 @@ TEST(streams_equal_themselves_alone_in_qwen3_5) {
 }
 END
 
+/* Mamba-2, routed experts, and a head with experts of its own. */
+TEST(streams_equal_themselves_alone_in_nemotron_h) {
+    check_family("nemotron_h");
+}
+END
+
     /* Rounds until the fault shows; a fault that never shows is a test that cannot fail. */
     static void
     check_caught(const char *family, const char *what, const struct backend *fault_of) {
@@ -471,6 +477,7 @@ TEST(a_prompt_that_cannot_fit_is_refused_before_its_first_row) {
 END
 
 SUITE(engine, 300, streams_equal_themselves_alone_in_llama, streams_equal_themselves_alone_in_qwen3,
-      streams_equal_themselves_alone_in_qwen3_5, seeded_faults_are_caught,
+      streams_equal_themselves_alone_in_qwen3_5,
+      streams_equal_themselves_alone_in_nemotron_h, seeded_faults_are_caught,
       a_session_that_fails_takes_nobody_with_it,
       a_receipt_tells_seeds_apart, a_prompt_that_cannot_fit_is_refused_before_its_first_row)

@@ -2,6 +2,9 @@
 #include "test.h"
 
 #include <stdlib.h>
+#include <unistd.h>
+
+#include <stdlib.h>
 
 TEST(json_getters_answer_for_absent_values) {
     struct json *json = NULL;
@@ -60,5 +63,26 @@ TEST(json_writer_places_commas_and_escapes) {
 }
 END
 
-SUITE(json, 10, json_getters_answer_for_absent_values, json_errors_name_the_subject_and_the_place,
+TEST(words_of_python_are_null_outside_strings) {
+    const char text[] = "{\"a\": [1, Infinity, -Infinity, NaN], \"b\": \"NaN \\\" Infinity\"}";
+    char path[] = "/tmp/selfsame-json-XXXXXX";
+    int file = mkstemp(path);
+    struct json *json = NULL;
+    struct error err = {0};
+    CHECK(write(file, text, sizeof text - 1) == (ssize_t)sizeof text - 1);
+    close(file);
+    CHECK_EQ_INT(json_read(&json, path, 1000, &err), STATUS_BAD_INPUT);
+    CHECK_OK(json_read_python(&json, path, 1000, &err), err);
+    const struct json *a = json_get(json, "a");
+    CHECK_EQ_INT(json_int(json_at(a, 0), 0), 1);
+    for (size_t i = 1; i < 4; i++) {
+        CHECK_EQ_INT(json_kind(json_at(a, i)), JSON_KIND_NULL);
+    }
+    CHECK_EQ_STR(json_text(json_get(json, "b"), ""), "NaN \" Infinity");
+    json_close(json);
+    unlink(path);
+}
+END
+
+SUITE(json, 10, words_of_python_are_null_outside_strings, json_getters_answer_for_absent_values, json_errors_name_the_subject_and_the_place,
       json_refuses_deep_nesting, json_writer_places_commas_and_escapes)

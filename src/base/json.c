@@ -69,6 +69,43 @@ enum status json_read(struct json **result, const char *path, size_t size_max, s
     return status;
 }
 
+/* Copies JSON, with "null" for the words that only Python knows. */
+static void replace_words(const char *text, size_t size, struct buffer *out) {
+    static const char *const words[] = {"-Infinity", "Infinity", "NaN"};
+    bool is_string = false;
+    for (size_t at = 0; at < size;) {
+        size_t n = 0;
+        for (size_t i = 0; !is_string && n == 0 && i < sizeof words / sizeof words[0]; i++) {
+            size_t length = strlen(words[i]);
+            n = size - at >= length && memcmp(text + at, words[i], length) == 0 ? length : 0;
+        }
+        if (n > 0) {
+            buffer_append(out, "null", 4);
+            at += n;
+            continue;
+        }
+        n = is_string && text[at] == '\\' && at + 1 < size ? 2 : 1;
+        is_string ^= n == 1 && text[at] == '"';
+        buffer_append(out, text + at, n);
+        at += n;
+    }
+}
+
+enum status json_read_python(struct json **result, const char *path, size_t size_max,
+                             struct error *err) {
+    struct buffer bytes, plain;
+    buffer_init(&bytes, size_max);
+    buffer_init(&plain, 2 * size_max);
+    enum status status = file_read(path, &bytes, err);
+    if (status == STATUS_OK) {
+        replace_words(bytes.data, bytes.size, &plain);
+        status = json_parse(result, plain.data, plain.size, path, err);
+    }
+    buffer_free(&bytes);
+    buffer_free(&plain);
+    return status;
+}
+
 void json_close(struct json *json) {
     json_decref((json_t *)(void *)json);
 }

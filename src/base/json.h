@@ -33,6 +33,10 @@ MUST_CHECK enum status json_parse(struct json **out, const char *text, size_t si
 /* Reads the file, then as above.  Bounded by `size_max` bytes. */
 MUST_CHECK enum status json_read(struct json **out, const char *path, size_t size_max,
                                  struct error *err);
+/* The same for files that Python may have written: its NaN, Infinity and -Infinity, for which JSON
+ * has no words, are read as null. */
+MUST_CHECK enum status json_read_python(struct json **out, const char *path, size_t size_max,
+                                        struct error *err);
 void json_close(struct json *json);
 /* Members of the object under `key`, where there is one, take the place of the outer object's, but
  * not that of `kept`. */

@@ -71,11 +71,28 @@ static enum status read_number(const struct model *model, const struct config_sp
     return STATUS_OK;
 }
 
+/* A string of letters, one a layer. */
+static enum status read_letters(const struct model *model, const char *letters, const char *text,
+                                uint8_t *kinds, struct error *err) {
+    for (size_t i = 0; text[i] != '\0' && i < LIMIT_LAYERS; i++) {
+        const char *letter = letters != NULL ? strchr(letters, text[i]) : NULL;
+        if (letter == NULL) {
+            return error_set(err, STATUS_UNSUPPORTED, "%s: layer %zu is of kind '%c'",
+                             checkpoint_path(model->checkpoint), i, text[i]);
+        }
+        kinds[i] = (uint8_t)(letter - letters + 1);
+    }
+    return STATUS_OK;
+}
+
 /* A list of layer kinds by name, into a byte a layer; no list leaves zeros. */
 static enum status read_layers(const struct model *model, const struct config_spec *spec,
                                uint8_t *kinds, struct error *err) {
     const struct json *list = json_path(checkpoint_config(model->checkpoint), spec->json_key);
     size_t n = json_kind(list) == JSON_KIND_ARRAY ? json_count(list) : 0;
+    if (json_kind(list) == JSON_KIND_STRING) {
+        return read_letters(model, model->family->layer_letters, json_text(list, ""), kinds, err);
+    }
     for (size_t i = 0; i < n && i < LIMIT_LAYERS; i++) {
         const char *const *names = model->family->layer_kinds;
         const char *name = json_text(json_at(list, i), "");
@@ -245,6 +262,9 @@ static enum status read_divisors(struct model *model, struct rope_config *rope, 
 
 static enum status set_rope(struct model *model, struct rope_config *config, struct error *err) {
     struct rope *rope = (struct rope *)((unsigned char *)model->weights + model->family->rope_at);
+    if (model->family->rope_at == 0) {
+        return STATUS_OK;
+    }
     enum status status = read_divisors(model, config, err);
     if (status != STATUS_OK) {
         return status;
@@ -368,13 +388,13 @@ enum status bind_config(struct model *model, struct error *err) {
     model->vocab = config_int(model, family->vocab_at);
     model->dim = config_int(model, family->dim_at);
     model->context_max = config_int(model, family->context_at);
-    model->has_draft_head =
-        family->draft_weights != NULL && config_int(model, family->n_draft_layers_at) > 0;
     status = check_numbers(model, err);
     if (status == STATUS_OK) {
         status = family->finish_config(config, &rope, err);
     }
     if (status == STATUS_OK) {
+        model->has_draft_head =
+            family->draft_weights != NULL && config_int(model, family->n_draft_layers_at) > 0;
         status = set_rope(model, &rope, err);
     }
     if (status != STATUS_OK) {

@@ -214,19 +214,22 @@ static enum status bind_matrix(struct binding *b, const struct checkpoint_tensor
         status = unpermute(b, head_dim);
     }
     /* Embedding rows stay as they are, unless they are the head as well. */
-    bool is_wanted = b->spec->kind == WEIGHT_MATRIX || is_tied(b->model);
+    bool is_router = b->spec->kind == WEIGHT_ROUTER;
+    bool is_wanted = b->spec->kind == WEIGHT_MATRIX || (!is_router && is_tied(b->model));
     if (status == STATUS_OK && quant != QUANT_NONE && is_wanted && rows >= QUANT_ROWS_MIN &&
         !dtype_info(t->dtype)->is_quantised) {
         status = quantise(b, quant == QUANT_Q8 ? DT_Q8 : DT_Q4);
     }
     b->weight->acts = b->model->options.acts;
-    b->weight->rule = rule_of(b->weight->t.dtype, rows, b->weight->acts);
+    b->weight->rule = is_router ? RULE_A : rule_of(b->weight->t.dtype, rows, b->weight->acts);
     return status == STATUS_OK ? bind_bias(b, rows) : status;
 }
 
 static enum status bind_vector(struct binding *b, const struct checkpoint_tensor *t) {
-    int32_t n = field(b, b->spec->cols_at);
+    int32_t rows = b->spec->rows_at != 0 ? field(b, b->spec->rows_at) : 1;
+    int32_t n = rows * field(b, b->spec->cols_at);
     enum status status = widen(b, t, n, &b->weight->t);
+    b->weight->t = tensor_of(DT_F32, rows, n / rows, b->weight->t.data);
     bool is_gguf = checkpoint_kind(b->model->checkpoint) == CHECKPOINT_GGUF;
     bool adds = b->spec->kind == WEIGHT_VECTOR_PLUS_1 && !is_gguf;
     for (int32_t i = 0; status == STATUS_OK && adds && i < n; i++) {
@@ -316,14 +319,107 @@ static enum status bind_table(struct model *model, const struct weight_spec *tab
         }
         enum status status = bind_one(&b);
         if (status == STATUS_OK) {
-            status = open_one(model, weight, table[i].kind == WEIGHT_EMBED,
-                              table[i].kind == WEIGHT_MATRIX, err);
+            status =
+                open_one(model, weight, table[i].kind == WEIGHT_EMBED,
+                         table[i].kind == WEIGHT_MATRIX || table[i].kind == WEIGHT_ROUTER, err);
         }
         if (status != STATUS_OK) {
             return status;
         }
     }
     return STATUS_OK;
+}
+
+/* ---- experts -------------------------------------------------------------------------------- */
+
+/* "...%d...%e...": the layer is left to find(). */
+static const char *expert_name(struct model *model, const char *pattern, int32_t expert) {
+    const char *hole = strstr(pattern, "%e");
+    return arena_printf(&model->arena, "%.*s%d%s", (int)(hole - pattern), pattern, (int)expert,
+                        hole + 2);
+}
+
+/* Part `part` of expert `e` in a tensor [experts, n_parts * rows, cols]. */
+static enum status slice_stacked(struct binding *b, const struct experts_spec *spec,
+                                 const struct checkpoint_tensor *t, int32_t n, int32_t e,
+                                 struct checkpoint_tensor *out) {
+    int32_t rows = field(b, spec->rows_at), cols = field(b, spec->cols_at);
+    size_t row_size = 0;
+    if (t->n_dims != 3 || t->dims[0] != n || t->dims[1] != (int64_t)rows * spec->n_parts ||
+        t->dims[2] != cols || !dtype_row_size(t->dtype, cols, &row_size)) {
+        return error_set(b->err, STATUS_BAD_INPUT, "%s: tensor '%s' is not %d x %d x %d", t->file,
+                         t->name, (int)n, (int)(rows * spec->n_parts), (int)cols);
+    }
+    size_t first = ((size_t)e * (size_t)spec->n_parts + (size_t)spec->part) * (size_t)rows;
+    *out = *t;
+    out->n_dims = 2;
+    out->dims[0] = rows;
+    out->dims[1] = cols;
+    out->data = (const unsigned char *)t->data + first * row_size;
+    return STATUS_OK;
+}
+
+static enum status bind_expert(struct model *model, const struct experts_spec *spec, int32_t layer,
+                               int32_t n, int32_t e, struct weight *weight, struct error *err) {
+    struct weight_spec row = {
+        .kind = WEIGHT_MATRIX, .rows_at = spec->rows_at, .cols_at = spec->cols_at};
+    struct binding b = {model, &row, layer, weight, err};
+    struct checkpoint_tensor slice;
+    const char *name;
+    row.name = row.gguf_name = expert_name(model, spec->name, e);
+    const struct checkpoint_tensor *t = find(&b, "weight", &name);
+    weight->name = name;
+    if (t == NULL && spec->stacked != NULL) {
+        row.name = row.gguf_name = spec->stacked;
+        t = find(&b, NULL, &name);
+        enum status status = t != NULL ? slice_stacked(&b, spec, t, n, e, &slice) : STATUS_OK;
+        if (status != STATUS_OK) {
+            return status;
+        }
+        t = t != NULL ? &slice : NULL;
+    }
+    if (t == NULL) {
+        return error_set(err, STATUS_BAD_INPUT, "%s: no tensor named '%s'",
+                         checkpoint_path(model->checkpoint), weight->name);
+    }
+    enum status status = bind_matrix(&b, t);
+    return status == STATUS_OK ? open_one(model, weight, false, true, err) : status;
+}
+
+/* The experts of a layer, or of the draft head (layer -1). */
+static enum status bind_experts(struct model *model, int32_t layer, unsigned char *base,
+                                struct error *err) {
+    const struct family *family = model->family;
+    unsigned char *config = (unsigned char *)model->weights + family->config_at;
+    int32_t n_specs = 0;
+    const struct experts_spec *specs =
+        family->experts != NULL ? family->experts(config, layer, &n_specs) : NULL;
+    int32_t n = n_specs > 0 ? *(int32_t *)(void *)(config + family->n_experts_at) : 0;
+    enum status status = STATUS_OK;
+    for (int32_t i = 0; i < n_specs; i++) {
+        struct experts *experts = (struct experts *)(void *)(base + specs[i].at);
+        experts->at = arena_array(&model->arena, (size_t)n, sizeof *experts->at);
+        for (; experts->n < n && status == STATUS_OK; experts->n++) {
+            status =
+                bind_expert(model, &specs[i], layer, n, experts->n, &experts->at[experts->n], err);
+        }
+    }
+    return status;
+}
+
+static void close_experts(struct model *model, int32_t layer, unsigned char *base) {
+    const struct family *family = model->family;
+    int32_t n_specs = 0;
+    const struct experts_spec *specs =
+        family->experts != NULL
+            ? family->experts((unsigned char *)model->weights + family->config_at, layer, &n_specs)
+            : NULL;
+    for (int32_t i = 0; i < n_specs; i++) {
+        struct experts *experts = (struct experts *)(void *)(base + specs[i].at);
+        for (int32_t e = 0; e < experts->n; e++) {
+            model->exec.backend->weight_close(model->exec.device, &experts->at[e]);
+        }
+    }
 }
 
 /* GGUF says that embeddings are tied by leaving the head out. */
@@ -352,7 +448,8 @@ enum status bind_weights(struct model *model, struct error *err) {
     struct rope *rope = (struct rope *)(void *)(weights + family->rope_at);
     infer_tied(model);
 
-    enum status status = open_one(model, &rope->freqs, false, false, err);
+    enum status status =
+        family->rope_at != 0 ? open_one(model, &rope->freqs, false, false, err) : STATUS_OK;
     if (status == STATUS_OK) {
         status = bind_table(model, family->weights, family->n_weights, -1, weights, err);
     }
@@ -362,11 +459,14 @@ enum status bind_weights(struct model *model, struct error *err) {
     if (status == STATUS_OK && model->has_draft_head) {
         status =
             bind_table(model, family->draft_weights, family->n_draft_weights, -1, weights, err);
+        status = status == STATUS_OK ? bind_experts(model, -1, weights, err) : status;
     }
     for (int32_t l = 0; l < model->n_layers && status == STATUS_OK; l++) {
         int32_t n;
         const struct weight_spec *table = family->layer_weights(weights + family->config_at, l, &n);
-        status = bind_table(model, table, n, l, layers + (size_t)l * family->layer_size, err);
+        unsigned char *layer = layers + (size_t)l * family->layer_size;
+        status = bind_table(model, table, n, l, layer, err);
+        status = status == STATUS_OK ? bind_experts(model, l, layer, err) : status;
     }
     return status;
 }
@@ -387,12 +487,16 @@ void bind_close(struct model *model) {
         struct rope *rope = (struct rope *)(void *)(weights + family->rope_at);
         close_table(model, family->weights, family->n_weights, weights);
         close_table(model, family->draft_weights, family->n_draft_weights, weights);
-        model->exec.backend->weight_close(model->exec.device, &rope->freqs);
+        close_experts(model, -1, weights);
+        if (family->rope_at != 0) {
+            model->exec.backend->weight_close(model->exec.device, &rope->freqs);
+        }
         for (int32_t l = 0; layers != NULL && l < model->n_layers; l++) {
             int32_t n;
             const struct weight_spec *table =
                 family->layer_weights(weights + family->config_at, l, &n);
             close_table(model, table, n, layers + (size_t)l * family->layer_size);
+            close_experts(model, l, layers + (size_t)l * family->layer_size);
         }
     }
     for (int32_t i = 0; i < model->n_owned; i++) {

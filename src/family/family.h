@@ -30,9 +30,10 @@ struct config_spec {
 enum weight_kind {
     WEIGHT_MATRIX,         // a linear layer: the rule table decides
     WEIGHT_EMBED,          // rows are looked up; becomes the head too where embeddings are tied
-    WEIGHT_VECTOR,         // f32 [1, cols] after widening
+    WEIGHT_VECTOR,         // f32 [1, cols] after widening; [rows, cols] when rows_at is given
     WEIGHT_VECTOR_PLUS_1,  // a norm's gain stored as its distance from 1; GGUF has added it
     WEIGHT_BARE_VECTOR,    // a vector whose name in safetensors has no ".weight" behind it
+    WEIGHT_ROUTER,         // a matrix that stays as it is: rule A
     WEIGHT_CONV,           // [cols, 1, rows] becomes f32 [rows, cols]: a row a tap, oldest first
     WEIGHT_CONSTANT,       // not in checkpoints: f32 [1, cols], all the float at rows_at
 };
@@ -48,6 +49,16 @@ struct weight_spec {
     bool may_have_bias;     // NAME.bias is taken when present
     size_t gguf_heads_at;   // int32_t in the config, or 0.  llama.cpp stores these rows permuted,
                             // head by head, for rotary pairs (2i, 2i + 1): put back at load
+};
+
+/* One matrix an expert, under one of two names: NAME with `%d` for the layer and `%e` for the
+ * expert, or all in one tensor [experts, n_parts * rows, cols] of which this is part `part`. */
+struct experts_spec {
+    size_t at;            // offset of a struct experts in the layer (model) struct
+    const char *name;     // Hugging Face name, without ".weight"
+    const char *stacked;  // the one tensor's name, with nothing behind it
+    int32_t part, n_parts;
+    size_t rows_at, cols_at;  // offsets of int32_t in the config struct
 };
 
 /* Attention slots have heads, recurrent ones a state. */
@@ -90,13 +101,14 @@ struct family {
     size_t n_layers_at, vocab_at;  // int32_t fields of the config
     size_t tied_at;                // bool field of the config: the head is the embedding
     size_t embed_at, head_at;      // struct weight fields of the model
-    size_t rope_at;                // struct rope field of the model
+    size_t rope_at;                // struct rope field of the model; 0: no rotary embedding
     size_t context_at, dim_at;     // int32_t fields of the config
     const char *activation;        // what config.json's hidden_act must say
     const struct config_spec *config;
     int32_t n_config;
     /* What CONFIG_LAYERS may say, ending with NULL: kind 1, 2, ...; 0 where there is no list. */
     const char *const *layer_kinds;
+    const char *layer_letters;  // the kinds' letters, where the list is written as one string
     /* Check and derive: after the table is read.  `config` is the family's struct. */
     MUST_CHECK enum status (*finish_config)(void *config, struct rope_config *rope,
                                             struct error *err);
@@ -104,6 +116,9 @@ struct family {
     int32_t n_weights;
     /* Of one layer; hybrids choose by layer. */
     const struct weight_spec *(*layer_weights)(const void *config, int32_t layer, int32_t *n);
+    /* Routed experts of one layer, and of the draft head (layer -1); NULL: the family has none. */
+    const struct experts_spec *(*experts)(const void *config, int32_t layer, int32_t *n);
+    size_t n_experts_at;  // int32_t field of the config
     /* Of the head for multi-token prediction; left out when its first tensor is not there. */
     const struct weight_spec *draft_weights;  // NULL: the family has none
     int32_t n_draft_weights;

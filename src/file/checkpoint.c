@@ -99,7 +99,7 @@ static enum status open_folder(struct checkpoint *c, const char *one_file, struc
     char *index = arena_printf(&c->arena, "%s/model.safetensors.index.json", c->folder);
     char *single = arena_printf(&c->arena, "%s/model.safetensors", c->folder);
     c->kind = CHECKPOINT_SAFETENSORS;
-    enum status status = json_read(&c->config, config, LIMIT_HEADER_BYTES, err);
+    enum status status = json_read_python(&c->config, config, LIMIT_HEADER_BYTES, err);
     if (status != STATUS_OK) {
         return status;
     }
