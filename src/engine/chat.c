@@ -3,6 +3,7 @@
 
 #include "chat_shape.h"
 #include "limits.h"
+#include "marks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -222,8 +223,10 @@ static enum status put_variables(struct json_writer *w, const struct model *mode
     return status;
 }
 
+/* The request as variables; with marks, unless it asks that its control tokens be read. */
 static enum status make_variables(struct json **out, const struct model *model,
-                                  const struct json *request, struct error *err) {
+                                  const struct json *request, struct marks *marks,
+                                  struct error *err) {
     struct buffer text;
     buffer_init(&text, LIMIT_BODY_BYTES);
     struct json_writer w = {.out = &text};
@@ -234,20 +237,31 @@ static enum status make_variables(struct json **out, const struct model *model,
     if (status == STATUS_OK) {
         status = json_parse(out, text.data, text.size, "messages", err);
     }
+    if (status == STATUS_OK) {
+        status = marks_open(marks, model->tokenizer, text.data, text.size, err);
+    }
+    if (status == STATUS_OK && !json_bool(json_get(request, "parse_special"), false)) {
+        status = marks_put_variables(marks, out, err);
+    }
     buffer_free(&text);
     return status;
 }
 
 /* `*is_refused`: the request is fine, but the template did not take it. */
 static enum status render(const struct model *model, const struct json *request, int64_t now,
-                          struct buffer *out, bool *is_refused, struct error *err) {
+                          struct buffer *out, struct breaks *breaks, bool *is_refused,
+                          struct error *err) {
     struct json *variables = NULL;
+    struct marks marks;
     size_t size = out->size;
-    enum status status = make_variables(&variables, model, request, err);
+    enum status status = make_variables(&variables, model, request, &marks, err);
     *is_refused = false;
     if (status == STATUS_OK) {
         status = template_render(model->template, variables, now, out, err);
         *is_refused = status != STATUS_OK;
+    }
+    if (status == STATUS_OK) {
+        marks_remove(&marks, out, size, breaks);
     }
     if (status != STATUS_OK && out->data != NULL) {
         out->size = size;
@@ -257,8 +271,9 @@ static enum status render(const struct model *model, const struct json *request,
     return status;
 }
 
-enum status chat_render(const struct model *model, const struct json *request, int64_t now,
-                        struct buffer *out, struct error *err) {
+/* The text, and where in it no control token may be read. */
+static enum status render_shaped(const struct model *model, const struct json *request, int64_t now,
+                                 struct buffer *out, struct breaks *breaks, struct error *err) {
     struct json *plain = NULL, *merged = NULL;
     bool is_refused;
     if (model->template == NULL) {
@@ -269,11 +284,12 @@ enum status chat_render(const struct model *model, const struct json *request, i
         plain = chat_shape_write_tools(request);
         request = plain != NULL ? plain : request;
     }
-    enum status status = render(model, request, now, out, &is_refused, err);
+    enum status status = render(model, request, now, out, breaks, &is_refused, err);
     if (is_refused && chat_shape_has_late_system(request)) {
         struct error second;
         merged = chat_shape_merge_system(request);
-        if (merged != NULL && render(model, merged, now, out, &is_refused, &second) == STATUS_OK) {
+        if (merged != NULL &&
+            render(model, merged, now, out, breaks, &is_refused, &second) == STATUS_OK) {
             status = STATUS_OK;
         }
     }
@@ -282,16 +298,27 @@ enum status chat_render(const struct model *model, const struct json *request, i
     return status;
 }
 
+enum status chat_render(const struct model *model, const struct json *request, int64_t now,
+                        struct buffer *out, struct error *err) {
+    struct breaks breaks = {0};
+    enum status status = render_shaped(model, request, now, out, &breaks, err);
+    free(breaks.at);
+    return status;
+}
+
 enum status chat_encode(const struct model *model, const struct json *request, int64_t now,
                         struct token_ids *out, struct error *err) {
     struct buffer text;
-    struct encode_options options = {.adds_special = false, .parses_special = true};
+    struct breaks breaks = {0};
     buffer_init(&text, LIMIT_TEMPLATE_OUTPUT);
-    enum status status = chat_render(model, request, now, &text, err);
+    enum status status = render_shaped(model, request, now, &text, &breaks, err);
     if (status == STATUS_OK) {
+        struct encode_options options = {
+            .parses_special = true, .breaks = breaks.at, .n_breaks = breaks.n};
         status = tokenizer_encode(model->tokenizer, text.data != NULL ? text.data : "", text.size,
                                   options, out, err);
     }
+    free(breaks.at);
     buffer_free(&text);
     return status;
 }

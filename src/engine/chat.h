@@ -10,6 +10,7 @@
  * enable_thinking.  `now` is what strftime_now() shows.  Appends the rendered text. */
 MUST_CHECK enum status chat_render(const struct model *model, const struct json *request,
                                    int64_t now, struct buffer *out, struct error *err);
-/* The same, encoded: control tokens of the template become their ids. */
+/* The same, encoded: control tokens of the template become their ids; those that the request's own
+ * strings spell stay text (marks.h), unless the request has "parse_special": true. */
 MUST_CHECK enum status chat_encode(const struct model *model, const struct json *request,
                                    int64_t now, struct token_ids *out, struct error *err);

@@ -23,6 +23,7 @@ static const struct field {
     {"response_format", ON_CHAT, false},
     {"chat_template_kwargs", ON_CHAT, false},
     {"add_generation_prompt", ON_CHAT, false},
+    {"parse_special", ON_CHAT, false},
     {"max_completion_tokens", ON_CHAT, false},
     {"modalities", ON_CHAT, false},
     {"prompt", ON_COMPLETION, false},
@@ -134,6 +135,7 @@ static const struct shape {
 } shapes[] = {
     {"echo", JSON_KIND_BOOL, "wants true or false"},
     {"add_generation_prompt", JSON_KIND_BOOL, "wants true or false"},
+    {"parse_special", JSON_KIND_BOOL, "wants true or false"},
     {"model", JSON_KIND_STRING, "wants a string"},
     {"suffix", JSON_KIND_STRING, "wants a string"},
     {"tools", JSON_KIND_ARRAY, "wants a list of tools"},

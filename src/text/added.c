@@ -88,6 +88,13 @@ static int32_t longest_at(const struct added_set *set, const char *text, size_t 
     return found;
 }
 
+const struct added_pattern *added_set_longest(const struct added_set *set, const char *text,
+                                              size_t size) {
+    bool may_begin = set->n > 0 && size > 0 && set->begins[(unsigned char)text[0]];
+    int32_t found = may_begin ? longest_at(set, text, size) : -1;
+    return found >= 0 ? &set->patterns[found] : NULL;
+}
+
 int32_t added_set_find(const struct added_set *set, const char *text, size_t size, size_t from,
                        size_t *start, size_t *end) {
     for (size_t i = from; set->n > 0 && i < size; i++) {

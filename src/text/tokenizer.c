@@ -36,6 +36,10 @@ enum { REMEMBER_BYTES_MIN = 4096 };
 
 struct encoder {
     const struct tokenizer *tokenizer;
+    const char *text;  // all of it, which the breaks are offsets into
+    size_t base;       // of the part being encoded
+    bool is_changed;   // by the normaliser: offsets into it mean nothing
+    size_t base_size;
     struct encode_options options;
     struct regex_scratch *regex;
     struct pretokenizer_scratch pieces;
@@ -82,12 +86,31 @@ static bool is_word_at(const char *text, size_t size, size_t at) {
            unicode_is_word(code_point);
 }
 
+/* Whether a break lies inside what was found; anywhere in the part, once that was normalised. */
+static bool spans_break(const struct encoder *encoder, size_t start, size_t end) {
+    size_t from = encoder->is_changed ? encoder->base : encoder->base + start;
+    size_t to = encoder->is_changed ? encoder->base + encoder->base_size : encoder->base + end;
+    size_t low = 0, high = encoder->options.n_breaks;
+    while (low < high) {  // the first break after `from`
+        size_t middle = low + (high - low) / 2;
+        if (encoder->options.breaks[middle] > from) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low < encoder->options.n_breaks && encoder->options.breaks[low] < to;
+}
+
 /* Whether the token may be taken where it was found; widens the range by the white space that it
  * takes along, but not below `done`. */
 static bool accept_added(const struct encoder *encoder, const struct added_token *token,
                          const char *text, size_t size, size_t done, size_t *start, size_t *end) {
     uint32_t code_point;
     if (token->is_special && !encoder->options.parses_special) {
+        return false;
+    }
+    if (token->is_control && spans_break(encoder, *start, *end)) {
         return false;
     }
     if (token->is_single_word &&
@@ -146,9 +169,16 @@ static enum status encode_raw(struct encoder *encoder, const char *text, size_t 
     if (status != STATUS_OK) {
         return status;
     }
-    return encode_around(encoder, &encoder->tokenizer->normalized, encoder->normal.text,
-                         encoder->normal.size, is_first && encoder->normal.keeps_start,
-                         encode_normalized);
+    encoder->base = (size_t)(text - encoder->text);
+    encoder->base_size = size;
+    encoder->is_changed =
+        encoder->normal.size != size || memcmp(encoder->normal.text, text, size) != 0;
+    status = encode_around(encoder, &encoder->tokenizer->normalized, encoder->normal.text,
+                           encoder->normal.size, is_first && encoder->normal.keeps_start,
+                           encode_normalized);
+    encoder->base = 0;
+    encoder->is_changed = false;
+    return status;
 }
 
 /* The text with U+FFFD for what is no UTF-8. */
@@ -193,6 +223,7 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text
         text = valid.data;
         text_size = valid.size;
     }
+    encoder.text = text;
     int32_t n_before = options.adds_special ? tokenizer->n_before : 0;
     for (int32_t i = 0; i < n_before; i++) {
         ids_push(out, tokenizer->before[i]);

@@ -48,10 +48,13 @@ struct encode_options {
     bool adds_special;    // apply the post-processor (bos, eos)
     bool parses_special;  // added tokens written out in the text become their id; when false, the
                           // *special* ones are plain characters (user text), others still match
+    /* Ascending offsets into the text; no control token that spans one is taken (marks.h). */
+    const size_t *breaks;
+    size_t n_breaks;
 };
-/* Appends to `out`.  The text may hold any bytes; those that are no UTF-8 are encoded as
- * U+FFFD, as Python's errors="replace" would.  Fails only past LIMIT_TEXT_BYTES, for a
- * word past LIMIT_WORD_BYTES, or when the regular expression engine gives up (its bounds named in
+/* Appends to `out`.  The text may hold any bytes (with breaks, only UTF-8); those that are no UTF-8
+ * are encoded as U+FFFD, as Python's errors="replace" would.  Fails only past LIMIT_TEXT_BYTES, for
+ * a word past LIMIT_WORD_BYTES, or when the regular expression engine gives up (its bounds named in
  * the error); ids may have been appended then. */
 MUST_CHECK enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text,
                                         size_t text_size, struct encode_options options,

@@ -268,6 +268,17 @@ static int64_t next_id(const struct tokenizer *tokenizer) {
     return most >= tokenizer->n_model ? most + 1 : tokenizer->n_model;
 }
 
+/* Published tokenizers do not flag all of their control tokens as special: those that are spelled
+ * <|so|>, with ASCII's or the full-width bar, are taken for control tokens all the same. */
+static bool is_spelled_control(const char *text, size_t size) {
+    static const char wide[] = "\xEF\xBD\x9C";
+    bool is_narrow =
+        size >= 5 && memcmp(text, "<|", 2) == 0 && memcmp(text + size - 2, "|>", 2) == 0;
+    bool is_wide = size >= 9 && text[0] == '<' && memcmp(text + 1, wide, 3) == 0 &&
+                   text[size - 1] == '>' && memcmp(text + size - 4, wide, 3) == 0;
+    return is_narrow || is_wide;
+}
+
 enum status builder_add_added(struct tokenizer_builder *builder, const struct added_token *flags,
                               const char *content, size_t size) {
     struct tokenizer *tokenizer = builder->tokenizer;
@@ -283,6 +294,7 @@ enum status builder_add_added(struct tokenizer_builder *builder, const struct ad
                          LIMIT_VOCAB);
     }
     token.id = (int32_t)id;
+    token.is_control = token.is_special || is_spelled_control(content, size);
     enum status status =
         pool_set(&tokenizer->spellings, token.id, content, size, builder->what, builder->err);
     if (status != STATUS_OK) {
