@@ -41,12 +41,14 @@ static void open_text(struct model *model, const char *template_path, const char
     buffer_clear(&bytes);
     CHECK_OK(file_read(template_path, &bytes, &err), err);
     CHECK_OK(template_open(&model->template, bytes.data, bytes.size, &err), err);
+    model->template_source = strdup(bytes.data);
     buffer_free(&bytes);
 }
 
 static void close_text(struct model *model) {
     tokenizer_close(model->tokenizer);
     template_close(model->template);
+    free(model->template_source);
 }
 
 static const char qwen3[] = "tests/data/template/real/qwen3.jinja";
