@@ -572,6 +572,9 @@ struct op_case *op_cases(int32_t *n) {
     add_rows(&list, OP_ADD, "add");
     add_rows(&list, OP_HAS_NONFINITE, "has_nonfinite");
     add_rows(&list, OP_SIGMOID_MUL, "sigmoid_mul");
+    add_rows(&list, OP_GELU_MUL, "gelu_mul");
+    add_rows(&list, OP_SCALE, "scale");
+    add_rows(&list, OP_SOFTCAP, "softcap");
     add_rows(&list, OP_DELTA_GATES, "delta_gates");
     add_rows(&list, OP_RELU_SQUARE, "relu_square");
     add_rows(&list, OP_SSD_GATES, "ssd_gates");

@@ -223,6 +223,27 @@ static void combine_by_rank(void *device, struct tensor y, struct tensor a, stru
     }
 }
 
+static void gelu_of_tanh(void *device, struct tensor y, struct tensor gate, struct tensor up) {
+    (void)device;
+    for (int32_t r = 0; r < y.rows; r++) {
+        for (int32_t k = 0; k < y.cols; k++) {
+            float g = row_of(gate, r)[k], inner = 0.79788456f * (g + 0.044715f * g * g * g);
+            row_of(y, r)[k] = 0.5f * g * (1.0f + tanhf(inner)) * row_of(up, r)[k];
+        }
+    }
+}
+
+static void scale_but_the_last_row(void *device, struct tensor a, float factor) {
+    a.rows -= 1;
+    backend_ref.scale(device, a, factor);
+}
+
+static void softcap_by_reciprocal(void *device, struct tensor a, float cap) {
+    backend_ref.scale(device, a, 1.0f / cap);
+    backend_ref.softcap(device, a, 1.0f);
+    backend_ref.scale(device, a, cap);
+}
+
 void op_faults(struct op_fault out[OP_FAULTS]) {
     static const struct {
         const char *what;
@@ -245,6 +266,9 @@ void op_faults(struct op_fault out[OP_FAULTS]) {
         {"a Mamba-2 scan forgets an accepted draft", OP_SCAN_SSD},
         {"ties between experts go to the higher id", OP_ROUTE},
         {"experts are combined as they rank", OP_COMBINE_EXPERTS},
+        {"gelu is computed by its tanh", OP_GELU_MUL},
+        {"the last row is not scaled", OP_SCALE},
+        {"softcap multiplies by a reciprocal", OP_SOFTCAP},
     };
     for (int i = 0; i < OP_FAULTS; i++) {
         out[i] = (struct op_fault){faults[i].what, faults[i].kind, backend_ref};
@@ -266,4 +290,7 @@ void op_faults(struct op_fault out[OP_FAULTS]) {
     out[14].backend.scan_ssd = ssd_that_forgets_accepted;
     out[15].backend.route = route_backwards;
     out[16].backend.combine_experts = combine_by_rank;
+    out[17].backend.gelu_mul = gelu_of_tanh;
+    out[18].backend.scale = scale_but_the_last_row;
+    out[19].backend.softcap = softcap_by_reciprocal;
 }

@@ -155,10 +155,9 @@ static enum status read_field(const struct model *model, const struct config_spe
     return STATUS_OK;
 }
 
-/* Old configs spell rope_theta at the top and rope_scaling beside it; new ones use rope_parameters;
- * both say rope_type or type. */
-static enum status read_rope_json(const struct json *config, struct rope_config *rope,
-                                  struct error *err) {
+/* `scaling` is the object of one rope, or NULL. */
+static enum status read_rope_object(const struct json *config, const struct json *scaling,
+                                    struct rope_config *rope, struct error *err) {
     static const struct {
         const char *name;
         enum rope_kind kind;
@@ -166,11 +165,7 @@ static enum status read_rope_json(const struct json *config, struct rope_config 
                  {"linear", ROPE_LINEAR},
                  {"llama3", ROPE_LLAMA3},
                  {"yarn", ROPE_YARN}};
-    const struct json *scaling = json_get(config, "rope_parameters");
-    if (json_kind(scaling) != JSON_KIND_OBJECT) {
-        scaling = json_get(config, "rope_scaling");
-    }
-    double theta = json_number(json_get(config, "rope_theta"), 10000);
+    double theta = json_number(json_get(config, "rope_theta"), 0);
     const char *type = json_text(json_get(scaling, "rope_type"), NULL);
     type = type != NULL ? type : json_text(json_get(scaling, "type"), "default");
 
@@ -196,6 +191,32 @@ static enum status read_rope_json(const struct json *config, struct rope_config 
         }
     }
     return error_set(err, STATUS_UNSUPPORTED, "rope scaling '%s' is not supported", type);
+}
+
+/* Old configs spell rope_theta at the top and rope_scaling beside it; new ones use rope_parameters,
+ * by kind of layer where kinds differ; all say rope_type or type. */
+static enum status read_rope_json(const struct json *config, struct rope_config *rope,
+                                  struct error *err) {
+    const struct json *scaling = json_get(config, "rope_parameters");
+    const struct json *full = json_get(scaling, "full_attention");
+    if (json_kind(full) == JSON_KIND_OBJECT) {
+        scaling = full;
+    } else if (json_kind(scaling) != JSON_KIND_OBJECT) {
+        scaling = json_get(config, "rope_scaling");
+    }
+    return read_rope_object(config, scaling, rope, err);
+}
+
+/* Of layers with a window: never scaled in old configs. */
+static enum status read_local_rope_json(const struct json *config, struct rope_config *rope,
+                                        struct error *err) {
+    const struct json *window = json_get(json_get(config, "rope_parameters"), "sliding_attention");
+    if (json_kind(window) == JSON_KIND_OBJECT) {
+        return read_rope_object(config, window, rope, err);
+    }
+    rope->theta = json_number(json_get(config, "rope_local_base_freq"), 0);
+    rope->factor = 1;
+    return STATUS_OK;
 }
 
 static enum status read_rope_gguf(const struct model *model, struct rope_config *rope,
@@ -260,15 +281,17 @@ static enum status read_divisors(struct model *model, struct rope_config *rope, 
     return STATUS_OK;
 }
 
-static enum status set_rope(struct model *model, struct rope_config *config, struct error *err) {
-    struct rope *rope = (struct rope *)((unsigned char *)model->weights + model->family->rope_at);
-    if (model->family->rope_at == 0) {
+static enum status set_rope(struct model *model, size_t at, struct rope_config *config,
+                            struct error *err) {
+    struct rope *rope = (struct rope *)((unsigned char *)model->weights + at);
+    if (at == 0) {
         return STATUS_OK;
     }
     enum status status = read_divisors(model, config, err);
     if (status != STATUS_OK) {
         return status;
     }
+    config->theta = config->theta != 0 ? config->theta : 10000;
     float *freqs = arena_array(&model->arena, (size_t)(config->dims / 2), sizeof *freqs);
     rope->freqs.t = tensor_of(DT_F32, 1, config->dims / 2, freqs);
     rope->freqs.name = "rope frequencies";
@@ -346,7 +369,9 @@ static void infer_draft(struct model *model) {
 
 static enum status check_numbers(const struct model *model, struct error *err) {
     const char *path = checkpoint_path(model->checkpoint);
-    const char *act = json_text(json_get(checkpoint_config(model->checkpoint), "hidden_act"), NULL);
+    const struct json *config = checkpoint_config(model->checkpoint);
+    const char *act = json_text(json_get(config, "hidden_act"), NULL);
+    act = json_text(json_get(config, "hidden_activation"), act);
     if (model->vocab < 1) {
         return error_set(err, STATUS_BAD_INPUT, "%s: its config has no 'vocab_size'", path);
     }
@@ -366,7 +391,7 @@ static enum status check_numbers(const struct model *model, struct error *err) {
 
 enum status bind_config(struct model *model, struct error *err) {
     const struct family *family = model->family;
-    struct rope_config rope = {0};
+    struct rope_config rope[2] = {0};
     model->weights = arena_alloc(&model->arena, family->model_size);
     unsigned char *config = (unsigned char *)model->weights + family->config_at;
 
@@ -376,8 +401,10 @@ enum status bind_config(struct model *model, struct error *err) {
     }
     if (status == STATUS_OK) {
         const struct json *json = checkpoint_config(model->checkpoint);
-        status =
-            json != NULL ? read_rope_json(json, &rope, err) : read_rope_gguf(model, &rope, err);
+        status = json != NULL ? read_rope_json(json, rope, err) : read_rope_gguf(model, rope, err);
+        if (status == STATUS_OK && json != NULL && family->local_rope_at != 0) {
+            status = read_local_rope_json(json, &rope[1], err);
+        }
     }
     if (status != STATUS_OK) {
         return status;
@@ -390,12 +417,15 @@ enum status bind_config(struct model *model, struct error *err) {
     model->context_max = config_int(model, family->context_at);
     status = check_numbers(model, err);
     if (status == STATUS_OK) {
-        status = family->finish_config(config, &rope, err);
+        status = family->finish_config(config, rope, err);
     }
     if (status == STATUS_OK) {
         model->has_draft_head =
             family->draft_weights != NULL && config_int(model, family->n_draft_layers_at) > 0;
-        status = set_rope(model, &rope, err);
+        status = set_rope(model, family->rope_at, rope, err);
+    }
+    if (status == STATUS_OK) {
+        status = set_rope(model, family->local_rope_at, &rope[1], err);
     }
     if (status != STATUS_OK) {
         return status;

@@ -441,15 +441,30 @@ static enum status tie_head(struct model *model, struct error *err) {
     return model->exec.backend->weight_open(model->exec.device, head, false, true, err);
 }
 
+static struct rope *rope_of(const struct model *model, size_t at) {
+    return (struct rope *)(void *)((unsigned char *)model->weights + at);
+}
+
+static enum status open_rope(struct model *model, size_t at, struct error *err) {
+    return at == 0 ? STATUS_OK : open_one(model, &rope_of(model, at)->freqs, false, false, err);
+}
+
+static void close_rope(struct model *model, size_t at) {
+    if (at != 0) {
+        model->exec.backend->weight_close(model->exec.device, &rope_of(model, at)->freqs);
+    }
+}
+
 enum status bind_weights(struct model *model, struct error *err) {
     const struct family *family = model->family;
     unsigned char *weights = model->weights;
     unsigned char *layers = *(unsigned char **)(void *)(weights + family->layers_at);
-    struct rope *rope = (struct rope *)(void *)(weights + family->rope_at);
     infer_tied(model);
 
-    enum status status =
-        family->rope_at != 0 ? open_one(model, &rope->freqs, false, false, err) : STATUS_OK;
+    enum status status = open_rope(model, family->rope_at, err);
+    if (status == STATUS_OK) {
+        status = open_rope(model, family->local_rope_at, err);
+    }
     if (status == STATUS_OK) {
         status = bind_table(model, family->weights, family->n_weights, -1, weights, err);
     }
@@ -484,13 +499,11 @@ void bind_close(struct model *model) {
     unsigned char *weights = model->weights;
     if (weights != NULL && model->exec.backend != NULL) {
         unsigned char *layers = *(unsigned char **)(void *)(weights + family->layers_at);
-        struct rope *rope = (struct rope *)(void *)(weights + family->rope_at);
         close_table(model, family->weights, family->n_weights, weights);
         close_table(model, family->draft_weights, family->n_draft_weights, weights);
         close_experts(model, -1, weights);
-        if (family->rope_at != 0) {
-            model->exec.backend->weight_close(model->exec.device, &rope->freqs);
-        }
+        close_rope(model, family->rope_at);
+        close_rope(model, family->local_rope_at);
         for (int32_t l = 0; layers != NULL && l < model->n_layers; l++) {
             int32_t n;
             const struct weight_spec *table =

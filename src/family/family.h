@@ -102,6 +102,7 @@ struct family {
     size_t tied_at;                // bool field of the config: the head is the embedding
     size_t embed_at, head_at;      // struct weight fields of the model
     size_t rope_at;                // struct rope field of the model; 0: no rotary embedding
+    size_t local_rope_at;          // of layers with a window, where theirs differs; 0: it does not
     size_t context_at, dim_at;     // int32_t fields of the config
     const char *activation;        // what config.json's hidden_act must say
     const struct config_spec *config;
@@ -109,7 +110,8 @@ struct family {
     /* What CONFIG_LAYERS may say, ending with NULL: kind 1, 2, ...; 0 where there is no list. */
     const char *const *layer_kinds;
     const char *layer_letters;  // the kinds' letters, where the list is written as one string
-    /* Check and derive: after the table is read.  `config` is the family's struct. */
+    /* Check and derive: after the table is read.  `config` is the family's struct; rope[1] is that
+     * of layers with a window. */
     MUST_CHECK enum status (*finish_config)(void *config, struct rope_config *rope,
                                             struct error *err);
     const struct weight_spec *weights;  // of the model

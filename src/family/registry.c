@@ -4,13 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+extern const struct family family_gemma3;
 extern const struct family family_llama;
 extern const struct family family_nemotron_h;
 extern const struct family family_qwen3;
 extern const struct family family_qwen3_5;
 
 const struct family *const families[] = {
-    &family_llama, &family_nemotron_h, &family_qwen3, &family_qwen3_5, NULL,
+    &family_llama, &family_qwen3, &family_qwen3_5, &family_nemotron_h, &family_gemma3, NULL,
 };
 
 /* Exports of the text part alone say "NAME_text". */

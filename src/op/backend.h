@@ -107,6 +107,12 @@ struct backend {
                    const struct attend_args *args, const struct batch *batch);
     /* y = silu(gate) * up; y may be gate. */
     void (*silu_mul)(void *device, struct tensor y, struct tensor gate, struct tensor up);
+    /* y = gelu(gate) * up, the tanh form; y may be gate. */
+    void (*gelu_mul)(void *device, struct tensor y, struct tensor gate, struct tensor up);
+    /* In place: a = a * factor. */
+    void (*scale)(void *device, struct tensor a, float factor);
+    /* In place: a = cap * tanh(a / cap). */
+    void (*softcap)(void *device, struct tensor a, float cap);
     /* In place: a = a * sigmoid(gate). */
     void (*sigmoid_mul)(void *device, struct tensor a, struct tensor gate);
     /* y: columns [first, first + y.cols / heads) of each of a's heads, `head_dim` wide. */

@@ -104,6 +104,27 @@ struct tensor op_silu_mul(struct exec *x, struct tensor gate, struct tensor up) 
     return gate;
 }
 
+struct tensor op_gelu_mul(struct exec *x, struct tensor gate, struct tensor up) {
+    assert(gate.rows == up.rows && gate.cols == up.cols);
+    if (!is_measuring(x)) {
+        x->backend->gelu_mul(x->device, gate, gate, up);
+    }
+    return gate;
+}
+
+void op_scale(struct exec *x, struct tensor a, float factor) {
+    if (!is_measuring(x)) {
+        x->backend->scale(x->device, a, factor);
+    }
+}
+
+void op_softcap(struct exec *x, struct tensor a, float cap) {
+    assert(cap > 0);
+    if (!is_measuring(x)) {
+        x->backend->softcap(x->device, a, cap);
+    }
+}
+
 void op_sigmoid_mul(struct exec *x, struct tensor a, struct tensor gate) {
     assert(a.rows == gate.rows && a.cols == gate.cols);
     if (!is_measuring(x)) {

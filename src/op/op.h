@@ -31,6 +31,10 @@ struct tensor op_attend(struct exec *x, struct tensor q, const struct kv_slot *s
                         const struct attend_args *args, const struct batch *batch);
 /* silu(gate) * up, in gate's place. */
 struct tensor op_silu_mul(struct exec *x, struct tensor gate, struct tensor up);
+/* gelu(gate) * up with the tanh form of gelu, in gate's place. */
+struct tensor op_gelu_mul(struct exec *x, struct tensor gate, struct tensor up);
+void op_scale(struct exec *x, struct tensor a, float factor);  // a *= factor
+void op_softcap(struct exec *x, struct tensor a, float cap);   // a = cap * tanh(a / cap)
 /* a * sigmoid(gate), in a's place. */
 void op_sigmoid_mul(struct exec *x, struct tensor a, struct tensor gate);
 /* Columns [first, first + n) of each head: a copy, [rows, heads * n]. */

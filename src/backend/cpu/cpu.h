@@ -69,6 +69,9 @@ void cpu_rope_table(void *device, struct tensor table, const struct weight *freq
 void cpu_rope(void *device, struct tensor a, struct tensor table, int32_t head_dim,
               bool is_interleaved);
 void cpu_silu_mul(void *device, struct tensor y, struct tensor gate, struct tensor up);
+void cpu_gelu_mul(void *device, struct tensor y, struct tensor gate, struct tensor up);
+void cpu_scale(void *device, struct tensor a, float factor);
+void cpu_softcap(void *device, struct tensor a, float cap);
 void cpu_sigmoid_mul(void *device, struct tensor a, struct tensor gate);
 void cpu_take_heads(void *device, struct tensor y, struct tensor a, int32_t head_dim,
                     int32_t first);

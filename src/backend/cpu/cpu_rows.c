@@ -126,6 +126,46 @@ void cpu_silu_mul(void *device, struct tensor y, struct tensor gate, struct tens
     rows_for(device, y.rows, y.cols * 4, silu_rows, &job);
 }
 
+static void gelu_rows(void *context, int32_t first, int32_t end, int32_t worker) {
+    const struct rows_job *job = context;
+    (void)worker;
+    for (int32_t r = first; r < end; r++) {
+        job->kernels->gelu_mul(cpu_row(job->y, r), cpu_row(job->a, r), cpu_row(job->b, r),
+                               job->y.cols);
+    }
+}
+
+void cpu_gelu_mul(void *device, struct tensor y, struct tensor gate, struct tensor up) {
+    struct rows_job job = {.y = y, .a = gate, .b = up};
+    rows_for(device, y.rows, y.cols * 4, gelu_rows, &job);
+}
+
+static void scale_rows(void *context, int32_t first, int32_t end, int32_t worker) {
+    const struct rows_job *job = context;
+    (void)worker;
+    for (int32_t r = first; r < end; r++) {
+        job->kernels->scale(cpu_row(job->a, r), job->factor, job->a.cols);
+    }
+}
+
+void cpu_scale(void *device, struct tensor a, float factor) {
+    struct rows_job job = {.a = a, .factor = factor};
+    rows_for(device, a.rows, a.cols, scale_rows, &job);
+}
+
+static void softcap_rows(void *context, int32_t first, int32_t end, int32_t worker) {
+    const struct rows_job *job = context;
+    (void)worker;
+    for (int32_t r = first; r < end; r++) {
+        job->kernels->softcap(cpu_row(job->a, r), job->factor, job->a.cols);
+    }
+}
+
+void cpu_softcap(void *device, struct tensor a, float cap) {
+    struct rows_job job = {.a = a, .factor = cap};
+    rows_for(device, a.rows, a.cols * 4, softcap_rows, &job);
+}
+
 static void sigmoid_rows(void *context, int32_t first, int32_t end, int32_t worker) {
     const struct rows_job *job = context;
     (void)worker;

@@ -112,6 +112,9 @@ struct cpu_kernels {
 
     void (*rms_norm)(float *y, const float *x, const float *gain, int32_t n, float eps);
     void (*silu_mul)(float *y, const float *gate, const float *up, int32_t n);
+    void (*gelu_mul)(float *y, const float *gate, const float *up, int32_t n);
+    void (*scale)(float *a, float factor, int32_t n);
+    void (*softcap)(float *a, float cap, int32_t n);
     void (*sigmoid_mul)(float *a, const float *gate, int32_t n);
     void (*add)(float *a, const float *b, int32_t n);
     void (*add_scaled)(float *sum, const float *x, float w, int32_t n);  // sum = fma(w, x, sum)

@@ -2,6 +2,7 @@
  * instruction set.  Tails that fill no vector run the scalar primitives: the same operations.
  */
 #pragma once
+#include "activations.h"
 #include "arithmetic64.h"
 #include "attend_kernels.h"
 
@@ -147,6 +148,55 @@ static void silu_mul(float *y, const float *gate, const float *up, int32_t n) {
     }
 }
 
+static void gelu_mul(float *y, const float *gate, const float *up, int32_t n) {
+    int32_t i = 0;
+    for (; i + LANE_COUNT <= n; i += LANE_COUNT) {
+        struct vf x = v_load(gate + i);
+        struct vf twice =
+            v_mul(x, v_fma(v_set(7.1354816272600247e-2f), v_mul(x, x), v_set(1.5957691216057308f)));
+        struct vf gelu = v_div(x, v_add(v_set(1.0f), v_exp(v_negate(twice))));
+        v_store(y + i, v_mul(gelu, v_load(up + i)));
+    }
+    for (; i < n; i++) {
+        y[i] = canon_gelu_tanh(gate[i]) * up[i];
+    }
+}
+
+static void scale(float *a, float factor, int32_t n) {
+    int32_t i = 0;
+    for (; i + LANE_COUNT <= n; i += LANE_COUNT) {
+        v_store(a + i, v_mul(v_load(a + i), v_set(factor)));
+    }
+    for (; i < n; i++) {
+        a[i] = a[i] * factor;
+    }
+}
+
+/* Both branches of canon_tanh; each lane takes its own. */
+VEC struct vf v_tanh(struct vf x) {
+    struct vf a = v_abs(x), z = v_mul(x, x);
+    struct vf p = v_set(-5.70498872745e-3f);
+    p = v_fma(p, z, v_set(2.06390887954e-2f));
+    p = v_fma(p, z, v_set(-5.37397155531e-2f));
+    p = v_fma(p, z, v_set(1.33314422036e-1f));
+    p = v_fma(p, z, v_set(-3.33332819422e-1f));
+    struct vf near = v_fma(v_mul(p, z), x, x), one = v_set(1.0f);
+    struct vf far = v_sub(one, v_div(v_set(2.0f), v_add(v_exp(v_add(a, a)), one)));
+    far = v_choose(vm_less(x, v_zero()), v_negate(far), far);
+    return v_choose(vm_less(a, v_set(0.625f)), near, far);
+}
+
+static void softcap(float *a, float cap, int32_t n) {
+    int32_t i = 0;
+    for (; i + LANE_COUNT <= n; i += LANE_COUNT) {
+        struct vf bound = v_set(cap);
+        v_store(a + i, v_mul(bound, v_tanh(v_div(v_load(a + i), bound))));
+    }
+    for (; i < n; i++) {
+        a[i] = cap * canon_tanh(a[i] / cap);
+    }
+}
+
 static void sigmoid_mul(float *a, const float *gate, int32_t n) {
     int32_t i = 0;
     for (; i + LANE_COUNT <= n; i += LANE_COUNT) {
@@ -229,5 +279,6 @@ static void rope_table(float *row, const float *freqs, int32_t n_freqs, int32_t 
 
 #define ROWS_KERNELS                                                                               \
     .quantise = quantise, .quantise_a2 = quantise_a2, .rms_norm = rms_norm, .silu_mul = silu_mul,  \
-    .sigmoid_mul = sigmoid_mul, .add = add, .add_scaled = add_scaled, .rope = rope,                \
-    .rope_table = rope_table, .has_nonfinite = has_nonfinite
+    .gelu_mul = gelu_mul, .scale = scale, .softcap = softcap, .sigmoid_mul = sigmoid_mul,          \
+    .add = add, .add_scaled = add_scaled, .rope = rope, .rope_table = rope_table,                  \
+    .has_nonfinite = has_nonfinite

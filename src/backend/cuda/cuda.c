@@ -402,6 +402,24 @@ static void cuda_glu(void *device, struct tensor y, struct tensor gate, struct t
                   y.cols);
 }
 
+static void cuda_gelu(void *device, struct tensor y, struct tensor gate, struct tensor up) {
+    struct cuda *c = device;
+    cuda_gelu_mul(c->stream, y.data, y.stride, gate.data, gate.stride, up.data, up.stride, y.rows,
+                  y.cols);
+}
+
+static void cuda_times(void *device, struct tensor a, float factor) {
+    struct cuda *c = device;
+    cuda_scale(c->stream, a.data, a.stride, a.rows, a.cols, factor);
+}
+
+static void cuda_cap(void *device, struct tensor a, float cap) {
+    struct cuda *c = device;
+    if (a.rows > 0) {
+        cuda_softcap(c->stream, a.data, a.stride, a.rows, a.cols, cap);
+    }
+}
+
 static void cuda_residual(void *device, struct tensor a, struct tensor b) {
     struct cuda *c = device;
     cuda_add(c->stream, a.data, a.stride, b.data, b.stride, a.rows, a.cols);
@@ -621,6 +639,9 @@ const struct backend backend_cuda = {
     .kv_append = cuda_append,
     .attend = cuda_attention,
     .silu_mul = cuda_glu,
+    .gelu_mul = cuda_gelu,
+    .scale = cuda_times,
+    .softcap = cuda_cap,
     .sigmoid_mul = cuda_gate,
     .take_heads = cuda_heads,
     .conv = cuda_convolve,

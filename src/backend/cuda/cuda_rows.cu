@@ -1,4 +1,5 @@
 /* cuda_rows.cu - row kernels: gathers, norms, rotary embedding, pointwise. */
+#include "activations.h"
 #include "arithmetic64.h"
 #include "cuda_kernels.h"
 
@@ -111,6 +112,49 @@ void cuda_silu_mul(void *stream, float *y, int32_t y_stride, const float *gate, 
     size_t n = (size_t)rows * cols;
     silu_mul_kernel<<<blocks_for(n), BLOCK, 0, as_stream(stream)>>>(y, y_stride, gate, gate_stride,
                                                                     up, up_stride, cols, n);
+}
+
+__global__ void gelu_mul_kernel(float *y, int32_t y_stride, const float *gate, int32_t gate_stride,
+                                const float *up, int32_t up_stride, int32_t cols, size_t n) {
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        size_t row = i / cols, k = i % cols;
+        y[row * y_stride + k] =
+            canon_gelu_tanh(gate[row * gate_stride + k]) * up[row * up_stride + k];
+    }
+}
+
+void cuda_gelu_mul(void *stream, float *y, int32_t y_stride, const float *gate, int32_t gate_stride,
+                   const float *up, int32_t up_stride, int32_t rows, int32_t cols) {
+    size_t n = (size_t)rows * cols;
+    gelu_mul_kernel<<<blocks_for(n), BLOCK, 0, as_stream(stream)>>>(y, y_stride, gate, gate_stride,
+                                                                    up, up_stride, cols, n);
+}
+
+__global__ void scale_kernel(float *a, int32_t stride, int32_t cols, size_t n, float factor) {
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        float *at = a + i / cols * stride + i % cols;
+        *at = *at * factor;
+    }
+}
+
+void cuda_scale(void *stream, float *a, int32_t stride, int32_t rows, int32_t cols, float factor) {
+    size_t n = (size_t)rows * cols;
+    scale_kernel<<<blocks_for(n), BLOCK, 0, as_stream(stream)>>>(a, stride, cols, n, factor);
+}
+
+__global__ void softcap_kernel(float *a, int32_t stride, int32_t cols, size_t n, float cap) {
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        float *at = a + i / cols * stride + i % cols;
+        *at = cap * canon_tanh(*at / cap);
+    }
+}
+
+void cuda_softcap(void *stream, float *a, int32_t stride, int32_t rows, int32_t cols, float cap) {
+    size_t n = (size_t)rows * cols;
+    softcap_kernel<<<blocks_for(n), BLOCK, 0, as_stream(stream)>>>(a, stride, cols, n, cap);
 }
 
 /* b_stride 0 adds the same row everywhere: a bias. */

@@ -2,6 +2,7 @@
  * quantised weights are read as they are stored. */
 #include "ref.h"
 
+#include "activations.h"
 #include "arena.h"
 #include "arithmetic.h"
 #include "arithmetic64.h"
@@ -156,6 +157,35 @@ static void ref_silu_mul(void *device, struct tensor y, struct tensor gate, stru
     }
 }
 
+static void ref_gelu_mul(void *device, struct tensor y, struct tensor gate, struct tensor up) {
+    (void)device;
+    for (int32_t r = 0; r < y.rows; r++) {
+        const float *g = ref_row(gate, r), *u = ref_row(up, r);
+        float *out = ref_row(y, r);
+        for (int32_t k = 0; k < y.cols; k++) {
+            out[k] = canon_gelu_tanh(g[k]) * u[k];
+        }
+    }
+}
+
+static void ref_scale(void *device, struct tensor a, float factor) {
+    (void)device;
+    for (int32_t r = 0; r < a.rows; r++) {
+        for (int32_t k = 0; k < a.cols; k++) {
+            ref_row(a, r)[k] = ref_row(a, r)[k] * factor;
+        }
+    }
+}
+
+static void ref_softcap(void *device, struct tensor a, float cap) {
+    (void)device;
+    for (int32_t r = 0; r < a.rows; r++) {
+        for (int32_t k = 0; k < a.cols; k++) {
+            ref_row(a, r)[k] = cap * canon_tanh(ref_row(a, r)[k] / cap);
+        }
+    }
+}
+
 static void ref_sigmoid_mul(void *device, struct tensor a, struct tensor gate) {
     (void)device;
     for (int32_t r = 0; r < a.rows; r++) {
@@ -238,6 +268,9 @@ const struct backend backend_ref = {
     .kv_append = ref_kv_append,
     .attend = ref_attend,
     .silu_mul = ref_silu_mul,
+    .gelu_mul = ref_gelu_mul,
+    .scale = ref_scale,
+    .softcap = ref_softcap,
     .sigmoid_mul = ref_sigmoid_mul,
     .take_heads = ref_take_heads,
     .conv = ref_conv,
