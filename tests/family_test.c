@@ -357,6 +357,11 @@ TEST(qwen3_5_gives_the_reference_logits_and_continuations) {
 }
 END
 
+TEST(qwen3_5_moe_gives_the_reference_logits_and_continuations) {
+    check_family("qwen3_5_moe", 1e-3, 8e-4);
+}
+END
+
 TEST(nemotron_h_gives_the_reference_logits_and_continuations) {
     check_family("nemotron_h", 5e-4, 4e-4);
 }
@@ -430,6 +435,7 @@ TEST(logits_are_one_value_over_isa_threads_rows_and_chunk) {
     check_hash("llama", (struct model_options){0});
     check_hash("qwen3", (struct model_options){0});
     check_hash("qwen3_5", (struct model_options){0});
+    check_hash("qwen3_5_moe", (struct model_options){0});
     check_hash("nemotron_h", (struct model_options){0});
     check_hash("gemma3", (struct model_options){0});
     check_hash("smollm2", (struct model_options){.acts = ACTS_F32, .kv = KV_F32});
@@ -460,6 +466,7 @@ SUITE(family, 300, llama_gives_the_reference_logits_and_continuations,
       smollm2_gives_the_reference_logits_and_continuations,
       qwen3_gives_the_reference_logits_and_continuations,
       qwen3_5_gives_the_reference_logits_and_continuations,
+      qwen3_5_moe_gives_the_reference_logits_and_continuations,
       nemotron_h_gives_the_reference_logits_and_continuations,
       gemma3_gives_the_reference_logits_and_continuations,
       logits_are_one_value_over_isa_threads_rows_and_chunk,

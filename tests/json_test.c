@@ -64,7 +64,8 @@ TEST(json_writer_places_commas_and_escapes) {
 END
 
 TEST(words_of_python_are_null_outside_strings) {
-    const char text[] = "{\"a\": [1, Infinity, -Infinity, NaN], \"b\": \"NaN \\\" Infinity\"}";
+    const char text[] = "{\"a\": [1, Infinity, -Infinity, NaN],"
+                        " \"b\": \"NaN \\\" Infinity\"}";
     char path[] = "/tmp/selfsame-json-XXXXXX";
     int file = mkstemp(path);
     struct json *json = NULL;

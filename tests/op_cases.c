@@ -276,7 +276,8 @@ static void add_rows(struct list *list, enum op_kind kind, const char *op) {
                                 .rows = 1 + 4 * j,
                                 .cols = odd_cols[i],
                                 .gap = j == 1 || j == 3 ? 3 : 0,
-                                .in_place = kind == OP_SILU_MUL && j >= 2};
+                                .in_place =
+                                    (kind == OP_SILU_MUL || kind == OP_SIGMOID_MUL) && j >= 2};
             char name[160];
             snprintf(name, sizeof name, "%s %dx%d %s%s%s", op, (int)c.rows, (int)c.cols,
                      fill_names[c.fill], c.gap > 0 ? " band" : "", c.in_place ? " in place" : "");

@@ -72,7 +72,7 @@ struct op_case {
     enum fill fill;      // of the activations
     int32_t rows, cols;  // of the input
     int32_t gap;         // values between rows: 0 for contiguous tensors, else an odd band
-    bool in_place;       // rms_norm, silu_mul: y is a
+    bool in_place;       // rms_norm, silu_mul: y is a; sigmoid_mul: one gate a row
     int32_t n_weights;   // matmul; embed uses weight[0]
     struct case_weight weight[CASE_WEIGHTS_MAX];
     int32_t group;                    // rms_norm: width of the gain

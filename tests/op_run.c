@@ -466,7 +466,7 @@ static void run_sigmoid_mul(struct scene *scene, const struct op_case *c) {
     struct case_batch b;
     batch_of(&b, c);
     struct tensor a = scene_input(scene, c, c->rows, c->cols);
-    struct tensor gate = scene_input(scene, c, c->rows, c->cols);
+    struct tensor gate = scene_input(scene, c, c->rows, c->in_place ? 1 : c->cols);
     scene_upload(scene, &b.batch);
     scene->backend->sigmoid_mul(scene->device, a, gate);
     scene_download(scene);

@@ -63,7 +63,7 @@ static const struct checkpoint_tensor *find(struct binding *b, const char *suffi
 
 static enum status check_shape(struct binding *b, const struct checkpoint_tensor *t, int32_t rows,
                                int32_t cols) {
-    bool is_vector = rows == 1;
+    bool is_vector = rows == 1 && t->n_dims < 2;
     bool fits = is_vector ? t->n_dims == 1 && t->dims[0] == cols
                           : t->n_dims == 2 && t->dims[0] == rows && t->dims[1] == cols;
     if (fits) {

@@ -1,10 +1,10 @@
-/* qwen3_5.c - Qwen3.5 dense hybrids: gated delta nets (arXiv:2412.06464) with gated attention in
- * between, and a head for multi-token prediction.
+/* qwen3_5.c - Qwen3.5 hybrids, dense and with routed experts: gated delta nets (arXiv:2412.06464)
+ * with gated attention in between, and a head for multi-token prediction.
  *
  *   s  = embed[ids]
  *   for each layer:
  *       s += mix(norm(s))                   mix: attention or delta net, by layer_types
- *       h  = norm(s);  s += Wdown (silu(Wgate h) * (Wup h))
+ *       h  = norm(s);  s += ffn(h)
  *   logits = Whead norm(s)
  *
  *   attention:  [q | g] = Wq h by head;  q = rope(norm(q)), k = rope(norm(Wk h)), v = Wv h
@@ -14,6 +14,11 @@
  *               beta = sigmoid(b);  decay = exp(-exp(A_log) softplus(a + dt_bias))
  *               S = decay S;  S += k (beta (v - S'k))';  o = S'q           by head and token
  *               Wout (norm(o) * silu(z))
+ *
+ *   ffn:        Wdown (silu(Wgate h) * (Wup h)), in models without experts;  else
+ *               p = softmax(Wrouter h);  the best;  weights = p / sum
+ *               sum of weight * Wdown_e (silu(Wgate_e h) * (Wup_e h)) + sigmoid(wshared h) * the
+ *               shared expert's feed-forward
  *
  *   draft head: row i, from hidden = norm(s) at i and the token at i + 1:
  *               y = attention layer and feed-forward of fc [norm(embed[token]) | norm(hidden)]
@@ -38,19 +43,23 @@ struct qwen3_5_config {
     int32_t qkv_dim, values_dim;  // channels of the convolution; n_value_heads * value_dim
     int32_t attention_interval;   // without layer_types: every so many layers is attention
     int32_t n_draft_layers, draft_in_dim;
+    int32_t n_experts, n_chosen, expert_dim, one;  // one: rows of the shared expert's gate
     uint8_t layer_kinds[LIMIT_LAYERS];
     float eps, key_eps;
     float query_gain, key_gain;  // of the norms that divide by the length
-    bool is_tied, has_gate;
+    bool is_tied, has_gate, normalises;
 };
 
 enum layer_kind { LAYER_UNSAID, LAYER_ATTENTION, LAYER_DELTA };
 static const char *const layer_kind_names[] = {"full_attention", "linear_attention", NULL};
 
 struct qwen3_5_layer {
-    struct weight mix_norm, ffn_norm;  // [dim]
-    struct weight gate, up;            // [ffn_dim, dim]
-    struct weight down;                // [dim, ffn_dim]
+    struct weight mix_norm, ffn_norm;   // [dim]
+    struct weight gate, up;             // [ffn_dim, dim]; of the shared expert where there are more
+    struct weight down;                 // [dim, ffn_dim]
+    struct weight router, shared_gate;  // [n_experts, dim] [1, dim]
+    struct experts experts_gate, experts_up;  // [expert_dim, dim]
+    struct experts experts_down;              // [dim, expert_dim]
 
     struct weight wq;              // [2 * q_dim, dim]: by head, queries then gates
     struct weight wk, wv;          // [kv_dim, dim]
@@ -83,38 +92,67 @@ struct qwen3_5 {
 #define LAYER(field) offsetof(struct qwen3_5_layer, field)
 #define DRAFT(field) MODEL(draft_layer.field)
 
+/* Both kinds of model have these. */
+#define CONFIG_ROWS                                                                                \
+    {CONFIG(dim), CONFIG_INT, "hidden_size", NULL, true, 0},                                       \
+        {CONFIG(n_layers), CONFIG_INT, "num_hidden_layers", NULL, true, 0},                        \
+        {CONFIG(n_heads), CONFIG_INT, "num_attention_heads", NULL, true, 0},                       \
+        {CONFIG(n_kv_heads), CONFIG_INT, "num_key_value_heads", NULL, false, 0},                   \
+        {CONFIG(head_dim), CONFIG_INT, "head_dim", NULL, false, 256},                              \
+        {CONFIG(vocab), CONFIG_INT, "vocab_size", NULL, true, 0},                                  \
+        {CONFIG(context), CONFIG_INT, "max_position_embeddings", NULL, false, 32768},              \
+        {CONFIG(n_key_heads), CONFIG_INT, "linear_num_key_heads", NULL, true, 0},                  \
+        {CONFIG(n_value_heads), CONFIG_INT, "linear_num_value_heads", NULL, true, 0},              \
+        {CONFIG(key_dim), CONFIG_INT, "linear_key_head_dim", NULL, true, 0},                       \
+        {CONFIG(value_dim), CONFIG_INT, "linear_value_head_dim", NULL, true, 0},                   \
+        {CONFIG(n_taps), CONFIG_INT, "linear_conv_kernel_dim", NULL, false, 4},                    \
+        {CONFIG(attention_interval), CONFIG_INT, "full_attention_interval", NULL, false, 4},       \
+        {CONFIG(n_draft_layers), CONFIG_INT, "mtp_num_hidden_layers", NULL, false, 0},             \
+        {CONFIG(layer_kinds), CONFIG_LAYERS, "layer_types", NULL, false, 0},                       \
+        {CONFIG(eps), CONFIG_FLOAT, "rms_norm_eps", NULL, false, 1e-6},                            \
+        {CONFIG(is_tied), CONFIG_BOOL, "tie_word_embeddings", NULL, false, false}, {               \
+        CONFIG(has_gate), CONFIG_BOOL, "attn_output_gate", NULL, false, true                       \
+    }
+
 static const struct config_spec config_table[] = {
-    {CONFIG(dim), CONFIG_INT, "hidden_size", NULL, true, 0},
-    {CONFIG(n_layers), CONFIG_INT, "num_hidden_layers", NULL, true, 0},
-    {CONFIG(n_heads), CONFIG_INT, "num_attention_heads", NULL, true, 0},
-    {CONFIG(n_kv_heads), CONFIG_INT, "num_key_value_heads", NULL, false, 0},
-    {CONFIG(head_dim), CONFIG_INT, "head_dim", NULL, false, 256},
+    CONFIG_ROWS,
     {CONFIG(ffn_dim), CONFIG_INT, "intermediate_size", NULL, true, 0},
-    {CONFIG(vocab), CONFIG_INT, "vocab_size", NULL, true, 0},
-    {CONFIG(context), CONFIG_INT, "max_position_embeddings", NULL, false, 32768},
-    {CONFIG(n_key_heads), CONFIG_INT, "linear_num_key_heads", NULL, true, 0},
-    {CONFIG(n_value_heads), CONFIG_INT, "linear_num_value_heads", NULL, true, 0},
-    {CONFIG(key_dim), CONFIG_INT, "linear_key_head_dim", NULL, true, 0},
-    {CONFIG(value_dim), CONFIG_INT, "linear_value_head_dim", NULL, true, 0},
-    {CONFIG(n_taps), CONFIG_INT, "linear_conv_kernel_dim", NULL, false, 4},
-    {CONFIG(attention_interval), CONFIG_INT, "full_attention_interval", NULL, false, 4},
-    {CONFIG(n_draft_layers), CONFIG_INT, "mtp_num_hidden_layers", NULL, false, 0},
-    {CONFIG(layer_kinds), CONFIG_LAYERS, "layer_types", NULL, false, 0},
-    {CONFIG(eps), CONFIG_FLOAT, "rms_norm_eps", NULL, false, 1e-6},
-    {CONFIG(is_tied), CONFIG_BOOL, "tie_word_embeddings", NULL, false, false},
-    {CONFIG(has_gate), CONFIG_BOOL, "attn_output_gate", NULL, false, true},
+};
+
+static const struct config_spec moe_config_table[] = {
+    CONFIG_ROWS,
+    {CONFIG(ffn_dim), CONFIG_INT, "shared_expert_intermediate_size", NULL, true, 0},
+    {CONFIG(n_experts), CONFIG_INT, "num_experts", NULL, true, 0},
+    {CONFIG(n_chosen), CONFIG_INT, "num_experts_per_tok", NULL, true, 0},
+    {CONFIG(expert_dim), CONFIG_INT, "moe_intermediate_size", NULL, true, 0},
+    {CONFIG(normalises), CONFIG_BOOL, "norm_topk_prob", NULL, false, true},
 };
 
 /* The tables of the layers and of the draft head name the same tensors. */
 #define ROW(at, kind, name, rows, cols)                                                            \
     { at, kind, name, NULL, rows, cols, false, 0 }
-#define FFN_ROWS(AT, PREFIX)                                                                       \
+#define NORM_ROWS(AT, PREFIX)                                                                      \
     ROW(AT(mix_norm), WEIGHT_VECTOR_PLUS_1, PREFIX "input_layernorm", 0, CONFIG(dim)),             \
-        ROW(AT(ffn_norm), WEIGHT_VECTOR_PLUS_1, PREFIX "post_attention_layernorm", 0,              \
-            CONFIG(dim)),                                                                          \
-        ROW(AT(gate), WEIGHT_MATRIX, PREFIX "mlp.gate_proj", CONFIG(ffn_dim), CONFIG(dim)),        \
-        ROW(AT(up), WEIGHT_MATRIX, PREFIX "mlp.up_proj", CONFIG(ffn_dim), CONFIG(dim)),            \
-        ROW(AT(down), WEIGHT_MATRIX, PREFIX "mlp.down_proj", CONFIG(dim), CONFIG(ffn_dim))
+        ROW(AT(ffn_norm), WEIGHT_VECTOR_PLUS_1, PREFIX "post_attention_layernorm", 0, CONFIG(dim))
+#define GATED_ROWS(AT, PREFIX)                                                                     \
+    ROW(AT(gate), WEIGHT_MATRIX, PREFIX "gate_proj", CONFIG(ffn_dim), CONFIG(dim)),                \
+        ROW(AT(up), WEIGHT_MATRIX, PREFIX "up_proj", CONFIG(ffn_dim), CONFIG(dim)),                \
+        ROW(AT(down), WEIGHT_MATRIX, PREFIX "down_proj", CONFIG(dim), CONFIG(ffn_dim))
+#define FFN_ROWS(AT, PREFIX) NORM_ROWS(AT, PREFIX), GATED_ROWS(AT, PREFIX "mlp.")
+#define MOE_ROWS(AT, PREFIX)                                                                       \
+    NORM_ROWS(AT, PREFIX), GATED_ROWS(AT, PREFIX "mlp.shared_expert."),                            \
+        ROW(AT(router), WEIGHT_ROUTER, PREFIX "mlp.gate", CONFIG(n_experts), CONFIG(dim)),         \
+        ROW(AT(shared_gate), WEIGHT_ROUTER, PREFIX "mlp.shared_expert_gate", CONFIG(one),          \
+            CONFIG(dim))
+#define EXPERTS(AT, PREFIX)                                                                        \
+    {AT(experts_gate), PREFIX "%e.gate_proj", PREFIX "gate_up_proj", 0, 2, CONFIG(expert_dim),     \
+     CONFIG(dim)},                                                                                 \
+        {AT(experts_up),     PREFIX "%e.up_proj", PREFIX "gate_up_proj", 1, 2,                     \
+         CONFIG(expert_dim), CONFIG(dim)},                                                         \
+    {                                                                                              \
+        AT(experts_down), PREFIX "%e.down_proj", PREFIX "down_proj", 0, 1, CONFIG(dim),            \
+            CONFIG(expert_dim)                                                                     \
+    }
 #define ATTENTION_ROWS(AT, PREFIX)                                                                 \
     ROW(AT(wq), WEIGHT_MATRIX, PREFIX "self_attn.q_proj", CONFIG(q_gate_dim), CONFIG(dim)),        \
         ROW(AT(wk), WEIGHT_MATRIX, PREFIX "self_attn.k_proj", CONFIG(kv_dim), CONFIG(dim)),        \
@@ -131,34 +169,46 @@ static const struct weight_spec weight_table[] = {
     ROW(MODEL(head), WEIGHT_MATRIX, "lm_head", CONFIG(vocab), CONFIG(dim)),
 };
 
+#define DELTA_ROWS                                                                                 \
+    ROW(LAYER(wqkv), WEIGHT_MATRIX, DELTA "in_proj_qkv", CONFIG(qkv_dim), CONFIG(dim)),            \
+        ROW(LAYER(wz), WEIGHT_MATRIX, DELTA "in_proj_z", CONFIG(values_dim), CONFIG(dim)),         \
+        ROW(LAYER(wb), WEIGHT_MATRIX, DELTA "in_proj_b", CONFIG(n_value_heads), CONFIG(dim)),      \
+        ROW(LAYER(wa), WEIGHT_MATRIX, DELTA "in_proj_a", CONFIG(n_value_heads), CONFIG(dim)),      \
+        ROW(LAYER(kernel), WEIGHT_CONV, DELTA "conv1d", CONFIG(n_taps), CONFIG(qkv_dim)),          \
+        ROW(LAYER(a_log), WEIGHT_BARE_VECTOR, DELTA "A_log", 0, CONFIG(n_value_heads)),            \
+        ROW(LAYER(dt_bias), WEIGHT_BARE_VECTOR, DELTA "dt_bias", 0, CONFIG(n_value_heads)),        \
+        ROW(LAYER(out_norm), WEIGHT_VECTOR, DELTA "norm", 0, CONFIG(value_dim)),                   \
+        ROW(LAYER(wout), WEIGHT_MATRIX, DELTA "out_proj", CONFIG(dim), CONFIG(values_dim)),        \
+        ROW(LAYER(query_unit), WEIGHT_CONSTANT, "1 / key_dim", CONFIG(query_gain),                 \
+            CONFIG(key_dim)),                                                                      \
+        ROW(LAYER(key_unit), WEIGHT_CONSTANT, "1 / sqrt(key_dim)", CONFIG(key_gain),               \
+            CONFIG(key_dim))
+
 static const struct weight_spec attention_table[] = {
     ATTENTION_ROWS(LAYER, LAYERS),
     FFN_ROWS(LAYER, LAYERS),
 };
-
-static const struct weight_spec delta_table[] = {
-    ROW(LAYER(wqkv), WEIGHT_MATRIX, DELTA "in_proj_qkv", CONFIG(qkv_dim), CONFIG(dim)),
-    ROW(LAYER(wz), WEIGHT_MATRIX, DELTA "in_proj_z", CONFIG(values_dim), CONFIG(dim)),
-    ROW(LAYER(wb), WEIGHT_MATRIX, DELTA "in_proj_b", CONFIG(n_value_heads), CONFIG(dim)),
-    ROW(LAYER(wa), WEIGHT_MATRIX, DELTA "in_proj_a", CONFIG(n_value_heads), CONFIG(dim)),
-    ROW(LAYER(kernel), WEIGHT_CONV, DELTA "conv1d", CONFIG(n_taps), CONFIG(qkv_dim)),
-    ROW(LAYER(a_log), WEIGHT_BARE_VECTOR, DELTA "A_log", 0, CONFIG(n_value_heads)),
-    ROW(LAYER(dt_bias), WEIGHT_BARE_VECTOR, DELTA "dt_bias", 0, CONFIG(n_value_heads)),
-    ROW(LAYER(out_norm), WEIGHT_VECTOR, DELTA "norm", 0, CONFIG(value_dim)),
-    ROW(LAYER(wout), WEIGHT_MATRIX, DELTA "out_proj", CONFIG(dim), CONFIG(values_dim)),
-    ROW(LAYER(query_unit), WEIGHT_CONSTANT, "1 / key_dim", CONFIG(query_gain), CONFIG(key_dim)),
-    ROW(LAYER(key_unit), WEIGHT_CONSTANT, "1 / sqrt(key_dim)", CONFIG(key_gain), CONFIG(key_dim)),
-    FFN_ROWS(LAYER, LAYERS),
+static const struct weight_spec delta_table[] = {DELTA_ROWS, FFN_ROWS(LAYER, LAYERS)};
+static const struct weight_spec moe_attention_table[] = {
+    ATTENTION_ROWS(LAYER, LAYERS),
+    MOE_ROWS(LAYER, LAYERS),
 };
+static const struct weight_spec moe_delta_table[] = {DELTA_ROWS, MOE_ROWS(LAYER, LAYERS)};
 
-static const struct weight_spec draft_table[] = {
-    ROW(MODEL(draft_embed_norm), WEIGHT_VECTOR_PLUS_1, "mtp.pre_fc_norm_embedding", 0, CONFIG(dim)),
-    ROW(MODEL(draft_hidden_norm), WEIGHT_VECTOR_PLUS_1, "mtp.pre_fc_norm_hidden", 0, CONFIG(dim)),
-    ROW(MODEL(draft_in), WEIGHT_MATRIX, "mtp.fc", CONFIG(dim), CONFIG(draft_in_dim)),
-    ROW(MODEL(draft_norm), WEIGHT_VECTOR_PLUS_1, "mtp.norm", 0, CONFIG(dim)),
-    ATTENTION_ROWS(DRAFT, "mtp.layers.0."),
-    FFN_ROWS(DRAFT, "mtp.layers.0."),
-};
+#define DRAFT_ROWS                                                                                 \
+    ROW(MODEL(draft_in), WEIGHT_MATRIX, "mtp.fc", CONFIG(dim), CONFIG(draft_in_dim)),              \
+        ROW(MODEL(draft_embed_norm), WEIGHT_VECTOR_PLUS_1, "mtp.pre_fc_norm_embedding", 0,         \
+            CONFIG(dim)),                                                                          \
+        ROW(MODEL(draft_hidden_norm), WEIGHT_VECTOR_PLUS_1, "mtp.pre_fc_norm_hidden", 0,           \
+            CONFIG(dim)),                                                                          \
+        ROW(MODEL(draft_norm), WEIGHT_VECTOR_PLUS_1, "mtp.norm", 0, CONFIG(dim)),                  \
+        ATTENTION_ROWS(DRAFT, "mtp.layers.0.")
+
+static const struct weight_spec draft_table[] = {DRAFT_ROWS, FFN_ROWS(DRAFT, "mtp.layers.0.")};
+static const struct weight_spec moe_draft_table[] = {DRAFT_ROWS, MOE_ROWS(DRAFT, "mtp.layers.0.")};
+
+static const struct experts_spec layer_experts[] = {EXPERTS(LAYER, LAYERS "mlp.experts.")};
+static const struct experts_spec draft_experts[] = {EXPERTS(DRAFT, "mtp.layers.0.mlp.experts.")};
 
 #define COUNT(table) ((int32_t)(sizeof(table) / sizeof(table)[0]))
 
@@ -190,6 +240,12 @@ static enum status finish_config(void *config, struct rope_config *rope, struct 
                          "qwen3_5: attention without gates, %d draft layers or %d taps",
                          (int)c->n_draft_layers, (int)c->n_taps);
     }
+    if (c->n_experts > LIMIT_EXPERTS || c->n_chosen > LIMIT_CHOSEN ||
+        (c->n_experts > 0 && c->n_chosen > c->n_experts)) {
+        return error_set(err, STATUS_UNSUPPORTED, "qwen3_5_moe: %d of %d experts", (int)c->n_chosen,
+                         (int)c->n_experts);
+    }
+    c->one = 1;
     c->q_dim = c->n_heads * c->head_dim;
     c->q_gate_dim = 2 * c->q_dim;
     c->kv_dim = c->n_kv_heads * c->head_dim;
@@ -206,6 +262,18 @@ static const struct weight_spec *layer_weights(const void *config, int32_t layer
     bool attends = is_attention(config, layer);
     *n = attends ? COUNT(attention_table) : COUNT(delta_table);
     return attends ? attention_table : delta_table;
+}
+
+static const struct weight_spec *moe_layer_weights(const void *config, int32_t layer, int32_t *n) {
+    bool attends = is_attention(config, layer);
+    *n = attends ? COUNT(moe_attention_table) : COUNT(moe_delta_table);
+    return attends ? moe_attention_table : moe_delta_table;
+}
+
+static const struct experts_spec *experts(const void *config, int32_t layer, int32_t *n) {
+    (void)config;
+    *n = COUNT(layer_experts);
+    return layer < 0 ? draft_experts : layer_experts;
 }
 
 static int32_t slots(const void *config, struct slot_request *out) {
@@ -276,10 +344,34 @@ static struct tensor delta_net(const struct qwen3_5 *m, const struct qwen3_5_lay
     return op_matmul(x, op_silu_mul(x, in[1], o), &w->wout);
 }
 
+static struct tensor routed(const struct qwen3_5_config *c, const struct qwen3_5_layer *w,
+                            struct exec *x, struct tensor h) {
+    const struct route_args args = {
+        .score = ROUTE_SOFTMAX,
+        .n_chosen = c->n_chosen,
+        .n_groups = 1,
+        .n_chosen_groups = 1,
+        .normalises = c->normalises,
+        .factor = 1,
+    };
+    struct routing routing = op_route(x, op_matmul(x, h, &w->router), NULL, &args);
+    struct tensor gate = op_matmul_experts(x, h, &routing, &w->experts_gate);
+    struct tensor up = op_matmul_experts(x, h, &routing, &w->experts_up);
+    struct tensor down = op_matmul_experts(x, op_silu_mul(x, gate, up), &routing, &w->experts_down);
+    return op_combine_experts(x, down, &routing);
+}
+
 static void feed_forward(const struct qwen3_5 *m, const struct qwen3_5_layer *w, struct exec *x,
                          struct tensor s) {
     struct tensor h = op_rms_norm(x, s, &w->ffn_norm, m->config.eps);
-    op_add(x, s, block_gated_ffn(x, h, &w->gate, &w->up, &w->down));
+    struct tensor y = block_gated_ffn(x, h, &w->gate, &w->up, &w->down);
+    if (m->config.n_experts > 0) {
+        struct tensor shared = y;
+        op_sigmoid_mul(x, shared, op_matmul(x, h, &w->shared_gate));
+        y = routed(&m->config, w, x, h);
+        op_add(x, y, shared);
+    }
+    op_add(x, s, y);
 }
 
 static struct outputs forward(const void *model, struct exec *x, const struct batch *b) {
@@ -330,35 +422,37 @@ static struct outputs forward_draft(const void *model, struct exec *x, const str
     };
 }
 
+#define FAMILY_FIELDS                                                                              \
+    .paper = "arXiv:2412.06464", .config_size = sizeof(struct qwen3_5_config),                     \
+    .model_size = sizeof(struct qwen3_5), .layer_size = sizeof(struct qwen3_5_layer),              \
+    .config_at = MODEL(config), .layers_at = MODEL(layers), .n_layers_at = CONFIG(n_layers),       \
+    .vocab_at = CONFIG(vocab), .context_at = CONFIG(context), .dim_at = CONFIG(dim),               \
+    .tied_at = CONFIG(is_tied), .embed_at = MODEL(embed), .head_at = MODEL(head),                  \
+    .rope_at = MODEL(rope), .activation = "silu", .layer_kinds = layer_kind_names,                 \
+    .finish_config = finish_config, .weights = weight_table, .n_weights = COUNT(weight_table),     \
+    .n_draft_layers_at = CONFIG(n_draft_layers), .slots = slots, .forward = forward,               \
+    .forward_draft = forward_draft
+
 const struct family family_qwen3_5 = {
     .name = "qwen3_5",
     .title = "Qwen3.5 dense hybrids",
-    .paper = "arXiv:2412.06464",
-    .config_size = sizeof(struct qwen3_5_config),
-    .model_size = sizeof(struct qwen3_5),
-    .layer_size = sizeof(struct qwen3_5_layer),
-    .config_at = MODEL(config),
-    .layers_at = MODEL(layers),
-    .n_layers_at = CONFIG(n_layers),
-    .vocab_at = CONFIG(vocab),
-    .context_at = CONFIG(context),
-    .dim_at = CONFIG(dim),
-    .tied_at = CONFIG(is_tied),
-    .embed_at = MODEL(embed),
-    .head_at = MODEL(head),
-    .rope_at = MODEL(rope),
-    .activation = "silu",
     .config = config_table,
     .n_config = COUNT(config_table),
-    .layer_kinds = layer_kind_names,
-    .finish_config = finish_config,
-    .weights = weight_table,
-    .n_weights = COUNT(weight_table),
     .layer_weights = layer_weights,
     .draft_weights = draft_table,
     .n_draft_weights = COUNT(draft_table),
-    .n_draft_layers_at = CONFIG(n_draft_layers),
-    .slots = slots,
-    .forward = forward,
-    .forward_draft = forward_draft,
+    FAMILY_FIELDS,
+};
+
+const struct family family_qwen3_5_moe = {
+    .name = "qwen3_5_moe",
+    .title = "Qwen3.5 hybrids with routed experts",
+    .config = moe_config_table,
+    .n_config = COUNT(moe_config_table),
+    .layer_weights = moe_layer_weights,
+    .draft_weights = moe_draft_table,
+    .n_draft_weights = COUNT(moe_draft_table),
+    .experts = experts,
+    .n_experts_at = CONFIG(n_experts),
+    FAMILY_FIELDS,
 };

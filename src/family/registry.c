@@ -9,10 +9,19 @@ extern const struct family family_llama;
 extern const struct family family_nemotron_h;
 extern const struct family family_qwen3;
 extern const struct family family_qwen3_5;
+extern const struct family family_qwen3_5_moe;
 
+/* clang-format off */
 const struct family *const families[] = {
-    &family_llama, &family_qwen3, &family_qwen3_5, &family_nemotron_h, &family_gemma3, NULL,
+    &family_gemma3,
+    &family_llama,
+    &family_nemotron_h,
+    &family_qwen3,
+    &family_qwen3_5,
+    &family_qwen3_5_moe,
+    NULL,
 };
+/* clang-format on */
 
 /* Exports of the text part alone say "NAME_text". */
 const struct family *family_find(const char *model_type) {

@@ -113,7 +113,7 @@ struct backend {
     void (*scale)(void *device, struct tensor a, float factor);
     /* In place: a = cap * tanh(a / cap). */
     void (*softcap)(void *device, struct tensor a, float cap);
-    /* In place: a = a * sigmoid(gate). */
+    /* In place: a = a * sigmoid(gate); a gate of one column holds for its whole row. */
     void (*sigmoid_mul)(void *device, struct tensor a, struct tensor gate);
     /* y: columns [first, first + y.cols / heads) of each of a's heads, `head_dim` wide. */
     void (*take_heads)(void *device, struct tensor y, struct tensor a, int32_t head_dim,

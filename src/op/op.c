@@ -126,7 +126,7 @@ void op_softcap(struct exec *x, struct tensor a, float cap) {
 }
 
 void op_sigmoid_mul(struct exec *x, struct tensor a, struct tensor gate) {
-    assert(a.rows == gate.rows && a.cols == gate.cols);
+    assert(a.rows == gate.rows && (a.cols == gate.cols || gate.cols == 1));
     if (!is_measuring(x)) {
         x->backend->sigmoid_mul(x->device, a, gate);
     }

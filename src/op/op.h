@@ -35,7 +35,7 @@ struct tensor op_silu_mul(struct exec *x, struct tensor gate, struct tensor up);
 struct tensor op_gelu_mul(struct exec *x, struct tensor gate, struct tensor up);
 void op_scale(struct exec *x, struct tensor a, float factor);  // a *= factor
 void op_softcap(struct exec *x, struct tensor a, float cap);   // a = cap * tanh(a / cap)
-/* a * sigmoid(gate), in a's place. */
+/* a * sigmoid(gate), in a's place; a gate of one column holds for its whole row. */
 void op_sigmoid_mul(struct exec *x, struct tensor a, struct tensor gate);
 /* Columns [first, first + n) of each head: a copy, [rows, heads * n]. */
 struct tensor op_take_heads(struct exec *x, struct tensor a, int32_t head_dim, int32_t first,

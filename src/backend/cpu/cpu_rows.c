@@ -170,7 +170,15 @@ static void sigmoid_rows(void *context, int32_t first, int32_t end, int32_t work
     const struct rows_job *job = context;
     (void)worker;
     for (int32_t r = first; r < end; r++) {
-        job->kernels->sigmoid_mul(cpu_row(job->a, r), cpu_row(job->b, r), job->a.cols);
+        float *to = cpu_row(job->a, r);
+        if (job->b.cols == 1) {
+            float gate = canon_sigmoid(*cpu_row(job->b, r));
+            for (int32_t k = 0; k < job->a.cols; k++) {
+                to[k] = to[k] * gate;
+            }
+            continue;
+        }
+        job->kernels->sigmoid_mul(to, cpu_row(job->b, r), job->a.cols);
     }
 }
 

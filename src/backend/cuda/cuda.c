@@ -427,7 +427,8 @@ static void cuda_residual(void *device, struct tensor a, struct tensor b) {
 
 static void cuda_gate(void *device, struct tensor a, struct tensor gate) {
     struct cuda *c = device;
-    cuda_sigmoid_mul(c->stream, a.data, a.stride, gate.data, gate.stride, a.rows, a.cols);
+    cuda_sigmoid_mul(c->stream, a.data, a.stride, gate.data, gate.stride, gate.cols, a.rows,
+                     a.cols);
 }
 
 static void cuda_heads(void *device, struct tensor y, struct tensor a, int32_t head_dim,

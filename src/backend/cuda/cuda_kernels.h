@@ -191,7 +191,7 @@ void cuda_gelu_mul(void *stream, float *y, int32_t y_stride, const float *gate, 
 void cuda_scale(void *stream, float *a, int32_t stride, int32_t rows, int32_t cols, float factor);
 void cuda_softcap(void *stream, float *a, int32_t stride, int32_t rows, int32_t cols, float cap);
 void cuda_sigmoid_mul(void *stream, float *a, int32_t a_stride, const float *gate,
-                      int32_t gate_stride, int32_t rows, int32_t cols);
+                      int32_t gate_stride, int32_t gate_cols, int32_t rows, int32_t cols);
 /* y: columns [first, first + n) of each of n_heads heads. */
 void cuda_take_heads(void *stream, float *y, int32_t y_stride, const float *a, int32_t a_stride,
                      int32_t rows, int32_t n_heads, int32_t n, int32_t head_dim, int32_t first);

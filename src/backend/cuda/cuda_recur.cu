@@ -307,19 +307,20 @@ void cuda_relu_square(void *stream, float *a, int32_t a_stride, int32_t rows, in
 }
 
 static __global__ void sigmoid_kernel(float *a, int32_t a_stride, const float *gate,
-                                      int32_t gate_stride, int32_t cols) {
+                                      int32_t gate_stride, int32_t gate_cols, int32_t cols) {
     size_t r = blockIdx.y;
     int32_t k = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
     if (k < cols) {
         float *to = a + r * a_stride + k;
-        *to = *to * canon_sigmoid(gate[r * gate_stride + k]);
+        *to = *to * canon_sigmoid(gate[r * gate_stride + (gate_cols == 1 ? 0 : k)]);
     }
 }
 
 void cuda_sigmoid_mul(void *stream, float *a, int32_t a_stride, const float *gate,
-                      int32_t gate_stride, int32_t rows, int32_t cols) {
+                      int32_t gate_stride, int32_t gate_cols, int32_t rows, int32_t cols) {
     dim3 grid((unsigned)(cols + 127) / 128, (unsigned)rows);
-    sigmoid_kernel<<<grid, 128, 0, (cudaStream_t)stream>>>(a, a_stride, gate, gate_stride, cols);
+    sigmoid_kernel<<<grid, 128, 0, (cudaStream_t)stream>>>(a, a_stride, gate, gate_stride,
+                                                           gate_cols, cols);
 }
 
 static __global__ void heads_kernel(float *y, int32_t y_stride, const float *a, int32_t a_stride,

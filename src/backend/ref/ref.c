@@ -192,7 +192,7 @@ static void ref_sigmoid_mul(void *device, struct tensor a, struct tensor gate) {
         float *to = ref_row(a, r);
         const float *g = ref_row(gate, r);
         for (int32_t k = 0; k < a.cols; k++) {
-            to[k] = to[k] * canon_sigmoid(g[k]);
+            to[k] = to[k] * canon_sigmoid(g[gate.cols == 1 ? 0 : k]);
         }
     }
 }
