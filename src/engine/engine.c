@@ -152,8 +152,8 @@ static enum status check_request(const struct engine *engine, const struct reque
     if (request->n_prompt >= engine->context_max) {
         return error_set(
             err, STATUS_TOO_LONG,
-            "the prompt has %d tokens; the context holds %d, one of them for the reply",
-            (int)request->n_prompt, (int)engine->context_max);
+            "prompt is too long: %d tokens > %d maximum; the context holds %d, one for the reply",
+            (int)request->n_prompt, (int)engine->context_max - 1, (int)engine->context_max);
     }
     return sampling_check(&request->sampling, vocab, err);
 }

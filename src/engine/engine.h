@@ -79,7 +79,7 @@ struct timings {
 };
 
 enum event_kind {
-    EVENT_STARTED,  // the first row is about to be computed
+    EVENT_STARTED,  // the first row is about to be computed; `n_done` of the prompt were kept
     EVENT_PREFILL,  // progress: `n_done` of the prompt's tokens
     EVENT_TOKENS,   // text and ids, in order
     EVENT_DONE,     // the last event: `receipt`, `timings`

@@ -78,6 +78,12 @@ static bool take_event(struct job *job, struct choice *c, const struct event *ev
         return false;
     }
     bool is_done = event->kind == EVENT_DONE;
+    if (event->kind == EVENT_STARTED) {
+        c->n_cached = event->n_done;
+        if (job->out != NULL && job->form->started != NULL) {
+            job->form->started(job, c, job->out);
+        }
+    }
     if (event->kind != EVENT_TOKENS && !is_done) {
         return true;
     }
@@ -309,6 +315,7 @@ static enum status add_choice(struct job *job, const struct job_call *call,
         return status;
     }
     c->job = job;
+    c->n_prompt = prompt->n_ids;
     c->index = job->n_choices++;
     if (call->plan != NULL) {
         open_reply(c, call->plan);

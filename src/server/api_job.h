@@ -23,7 +23,8 @@ struct choice {
     int32_t n_tokens, tokens_room;
     const char *echo;
     size_t echo_size;
-    int64_t offset;             // bytes of text so far
+    int64_t offset;  // bytes of text so far
+    int32_t n_prompt, n_cached;
     const struct event *event;  // its tokens are not written yet
     enum { THINK_MAYBE, THINK_IN, THINK_OUT } think;
     int32_t n_before_think;  // tokens that may still come before reasoning begins
@@ -41,6 +42,8 @@ struct job_form {
     const char *id_prefix;  // "chatcmpl-"
     bool is_completion;     // logprobs as the text completions have them
     void (*open)(struct job *job, struct buffer *out);
+    /* The prompt's tokens and how many were kept are known.  NULL: never asked for. */
+    void (*started)(struct job *job, struct choice *c, struct buffer *out);
     void (*part)(struct job *job, struct choice *c, const struct reply_part *part,
                  struct buffer *out);
     void (*tokens)(struct job *job, struct choice *c, struct buffer *out);  // NULL: never asked for

@@ -94,6 +94,40 @@ static enum status force_call(struct chat_plan *plan, const struct model *model,
                             &plan->prompt, err);
 }
 
+/* The request without its last message, which the reply continues. */
+static enum status split_final(const struct json *body, struct json **rest,
+                               const struct json **final, struct error *err) {
+    const struct json *messages = json_get(body, "messages");
+    size_t n = json_count(messages);
+    struct buffer text;
+    struct json_writer w = {.out = &text};
+    *final = n > 0 ? json_get(json_at(messages, n - 1), "content") : NULL;
+    if (n < 2 || json_kind(*final) != JSON_KIND_STRING ||
+        strcmp(json_text(json_get(json_at(messages, n - 1), "role"), ""), "assistant") != 0) {
+        return error_set(err, STATUS_BAD_INPUT,
+                         "messages: the last one is to be continued, so it must be the "
+                         "assistant's, with text, behind another");
+    }
+    buffer_init(&text, LIMIT_BODY_BYTES);
+    json_open_object(&w);
+    for (void *it = json_first(body); it != NULL; it = json_next(body, it)) {
+        json_put_key(&w, json_key(it));
+        if (strcmp(json_key(it), "messages") != 0) {
+            json_put_json(&w, json_value(it));
+            continue;
+        }
+        json_open_array(&w);
+        for (size_t i = 0; i + 1 < n; i++) {
+            json_put_json(&w, json_at(messages, i));
+        }
+        json_close_array(&w);
+    }
+    json_close_object(&w);
+    enum status status = json_parse(rest, text.data, text.size, "messages", err);
+    buffer_free(&text);
+    return status;
+}
+
 static void look_at_tail(struct chat_plan *plan, const struct model *model) {
     struct buffer tail;
     int32_t n = plan->prompt.n < TAIL_IDS ? plan->prompt.n : TAIL_IDS;
@@ -102,6 +136,46 @@ static void look_at_tail(struct chat_plan *plan, const struct model *model) {
     tokenizer_decode(model->tokenizer, plan->prompt.at + plan->prompt.n - n, n, false, &tail);
     plan->starts_in_reasoning = reply_format_opens_reasoning(plan->format, tail.data, tail.size);
     buffer_free(&tail);
+}
+
+/* The beginning of the reply that the client wrote: part of the prompt, and of nothing else. */
+static enum status add_final(struct chat_plan *plan, const struct model *model,
+                             const struct json *final, struct error *err) {
+    const struct encode_options options = {.parses_special = false};
+    struct buffer text;
+    buffer_init(&text, LIMIT_BODY_BYTES);
+    if (plan->starts_in_reasoning) {
+        buffer_text(&text, "\n");
+        buffer_text(&text, reply_format_think_close(plan->format));
+        buffer_text(&text, "\n\n");
+        plan->starts_in_reasoning = false;
+    }
+    buffer_text(&text, "");
+    buffer_append(&text, json_text(final, ""), json_text_size(final));
+    enum status status =
+        tokenizer_encode(model->tokenizer, text.data, text.size, options, &plan->prompt, err);
+    buffer_free(&text);
+    return status;
+}
+
+static enum status encode(struct chat_plan *plan, const struct model *model,
+                          const struct json *body, struct error *err) {
+    bool continues = json_bool(json_get(body, "continue_final_message"), false);
+    struct json *rest = NULL;
+    const struct json *final = NULL;
+    enum status status = continues ? split_final(body, &rest, &final, err) : STATUS_OK;
+    if (status == STATUS_OK) {
+        status =
+            chat_encode(model, rest != NULL ? rest : body, (int64_t)time(NULL), &plan->prompt, err);
+    }
+    if (status == STATUS_OK) {
+        look_at_tail(plan, model);
+    }
+    if (status == STATUS_OK && final != NULL) {
+        status = add_final(plan, model, final, err);
+    }
+    json_close(rest);
+    return status;
 }
 
 enum status chat_plan_make(struct chat_plan *plan, const struct model *model,
@@ -119,13 +193,12 @@ enum status chat_plan_make(struct chat_plan *plan, const struct model *model,
     }
     if (status == STATUS_OK) {
         *param = "messages";
-        status = chat_encode(model, body, (int64_t)time(NULL), &plan->prompt, err);
+        status = encode(plan, model, body, err);
     }
     if (status != STATUS_OK) {
         return status;
     }
     plan->tools = kind != CHOICE_NONE && json_count(tools) > 0 ? tools : NULL;
-    look_at_tail(plan, model);
     if (plan->tools != NULL && !json_bool(json_get(body, "parallel_tool_calls"), true)) {
         plan->call_stop = reply_format_call_close(plan->format);
     }

@@ -19,6 +19,8 @@ static const struct route {
 } routes[] = {
     {"POST", "/chat/completions", api_chat, LIMIT_BODY_BYTES, false, false},
     {"POST", "/completions", api_completions, LIMIT_BODY_BYTES, false, false},
+    {"POST", "/messages", api_messages, LIMIT_BODY_BYTES, false, false},
+    {"POST", "/messages/count_tokens", api_count_tokens, LIMIT_BODY_BYTES, false, false},
     {"GET", "/models", api_models, 0, false, false},
     {"GET", "/models/*", api_model, 0, false, false},
     {"POST", "/tokenize", api_tokenize, LIMIT_BODY_BYTES, false, false},
@@ -113,15 +115,56 @@ void route_put_error(struct json_writer *w, const struct error *err, const char 
     put_error(w, err->text, row->type, param, row->name);
 }
 
+/* Anthropic's error types, by HTTP code. */
+static const char *messages_type(int code) {
+    static const struct {
+        int code;
+        const char *type;
+    } types[] = {{401, "authentication_error"}, {403, "permission_error"},
+                 {404, "not_found_error"},      {413, "request_too_large"},
+                 {429, "rate_limit_error"},     {503, "overloaded_error"}};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        if (types[i].code == code) {
+            return types[i].type;
+        }
+    }
+    return code < 500 ? "invalid_request_error" : "api_error";
+}
+
+static void put_messages_error(struct buffer *out, int code, const char *message) {
+    struct json_writer w = {.out = out};
+    json_open_object(&w);
+    json_pair_string(&w, "type", "error");
+    json_put_key(&w, "error");
+    json_open_object(&w);
+    json_pair_string(&w, "type", messages_type(code));
+    put_optional(&w, "message", message);
+    json_close_object(&w);
+    json_close_object(&w);
+}
+
+void route_put_messages_error(struct buffer *out, const struct error *err) {
+    put_messages_error(out, statuses[err->status].code, err->text);
+}
+
+static bool is_messages(const struct http_exchange *x) {
+    const char *path = strncmp(x->path, "/v1/", 4) == 0 ? x->path + 3 : x->path;
+    return strncmp(path, "/messages", strlen("/messages")) == 0;
+}
+
 static void reply_error(struct http_exchange *x, int code, const char *message, const char *type,
                         const char *param, const char *name) {
     struct buffer body;
     buffer_init(&body, LIMIT_BODY_BYTES);
     struct json_writer w = {.out = &body};
-    json_open_object(&w);
-    json_put_key(&w, "error");
-    put_error(&w, message, type, param, name);
-    json_close_object(&w);
+    if (is_messages(x)) {
+        put_messages_error(&body, code, message);
+    } else {
+        json_open_object(&w);
+        json_put_key(&w, "error");
+        put_error(&w, message, type, param, name);
+        json_close_object(&w);
+    }
     if (code == 429 || code == 503) {
         http_add_header(x, "Retry-After", "2");
     }

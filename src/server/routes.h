@@ -44,8 +44,13 @@ struct log_reply *route_log(struct http_exchange *x);
 /* The "error" object alone, for streams that fail midway. */
 void route_put_error(struct json_writer *w, const struct error *err, const char *param);
 
+/* The same as Anthropic has it: {"type": "error", "error": {"type", "message"}}. */
+void route_put_messages_error(struct buffer *out, const struct error *err);
+
 /* Handlers, one a row. */
 void api_chat(struct server *server, struct http_exchange *x);
+void api_messages(struct server *server, struct http_exchange *x);
+void api_count_tokens(struct server *server, struct http_exchange *x);
 void api_completions(struct server *server, struct http_exchange *x);
 void api_models(struct server *server, struct http_exchange *x);
 void api_model(struct server *server, struct http_exchange *x);

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import clients_chat
+import clients_messages
 import script_model
 from clients_check import check, report
 
@@ -34,6 +35,7 @@ class Served:
 def main():
     with Served(sys.argv[1], "hermes") as base:
         clients_chat.run(base)
+        clients_messages.run(base)
     return report()
 
 
