@@ -85,5 +85,6 @@ TEST(words_of_python_are_null_outside_strings) {
 }
 END
 
-SUITE(json, 10, words_of_python_are_null_outside_strings, json_getters_answer_for_absent_values, json_errors_name_the_subject_and_the_place,
-      json_refuses_deep_nesting, json_writer_places_commas_and_escapes)
+SUITE(json, 10, words_of_python_are_null_outside_strings, json_getters_answer_for_absent_values,
+      json_errors_name_the_subject_and_the_place, json_refuses_deep_nesting,
+      json_writer_places_commas_and_escapes)

@@ -170,8 +170,7 @@ static void admit(struct scheduler *sc) {
             end_stream(sc, stream, &err);
             continue;
         }
-        struct event started = {
-            .kind = EVENT_STARTED, .text = "", .n_done = session->n_computed};
+        struct event started = {.kind = EVENT_STARTED, .text = "", .n_done = session->n_computed};
         stream_put(stream, &started);
         sc->sessions[sc->n_sessions++] = session;
     }
