@@ -295,6 +295,7 @@ static enum status set_rope(struct model *model, size_t at, struct rope_config *
     float *freqs = arena_array(&model->arena, (size_t)(config->dims / 2), sizeof *freqs);
     rope->freqs.t = tensor_of(DT_F32, 1, config->dims / 2, freqs);
     rope->freqs.name = "rope frequencies";
+    rope->is_interleaved = config->is_interleaved;
     return rope_frequencies(config, freqs, &rope->factor, err);
 }
 
@@ -352,9 +353,16 @@ static void infer_vocab(struct model *model) {
     }
 }
 
+/* `%d` in the name of a draft head's tensor is the number of layers. */
 static bool has_tensor(const struct model *model, const char *name) {
     char full[LIMIT_NAME_BYTES];
-    snprintf(full, sizeof full, "%s.weight", name);
+    const char *hole = strstr(name, "%d");
+    if (hole == NULL) {
+        snprintf(full, sizeof full, "%s.weight", name);
+    } else {
+        snprintf(full, sizeof full, "%.*s%d%s.weight", (int)(hole - name), name,
+                 (int)model->n_layers, hole + 2);
+    }
     return checkpoint_find(model->checkpoint, full) != NULL;
 }
 
@@ -410,8 +418,8 @@ enum status bind_config(struct model *model, struct error *err) {
         return status;
     }
     infer_vocab(model);
-    infer_draft(model);
     model->n_layers = config_int(model, family->n_layers_at);
+    infer_draft(model);
     model->vocab = config_int(model, family->vocab_at);
     model->dim = config_int(model, family->dim_at);
     model->context_max = config_int(model, family->context_at);

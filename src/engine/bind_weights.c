@@ -51,11 +51,12 @@ static const struct checkpoint_tensor *find(struct binding *b, const char *suffi
     bool is_gguf = checkpoint_kind(b->model->checkpoint) == CHECKPOINT_GGUF;
     const char *pattern = is_gguf ? b->spec->gguf_name : b->spec->name;
     const char *hole = strstr(pattern, "%d");
+    int32_t layer = b->layer < 0 ? b->model->n_layers : b->layer;  // the draft head's comes last
     const char *dot = suffix != NULL ? "." : "", *end = suffix != NULL ? suffix : "";
     char *full = hole == NULL
                      ? arena_printf(&b->model->arena, "%s%s%s", pattern, dot, end)
                      : arena_printf(&b->model->arena, "%.*s%d%s%s%s", (int)(hole - pattern),
-                                    pattern, (int)b->layer, hole + 2, dot, end);
+                                    pattern, (int)layer, hole + 2, dot, end);
     const struct checkpoint_tensor *tensor = checkpoint_find(b->model->checkpoint, full);
     *name = full;
     return tensor != NULL || is_gguf ? tensor : find_lifted(b, full);
@@ -306,6 +307,11 @@ static enum status open_one(struct model *model, struct weight *weight, bool use
     return model->exec.backend->weight_open(model->exec.device, weight, uses_rows, uses_dot, err);
 }
 
+static bool is_left_out(const struct binding *b) {
+    return b->spec->kind != WEIGHT_CONSTANT &&
+           (field(b, b->spec->rows_at) == 0 || field(b, b->spec->cols_at) == 0);
+}
+
 /* A table's rows for the model (layer -1) or one layer, whose structs begin at `base`. */
 static enum status bind_table(struct model *model, const struct weight_spec *table, int32_t n,
                               int32_t layer, unsigned char *base, struct error *err) {
@@ -314,8 +320,8 @@ static enum status bind_table(struct model *model, const struct weight_spec *tab
         struct weight *weight = (struct weight *)(void *)(base + table[i].at);
         struct binding b = {model, &table[i], layer, weight, err};
         bool is_head = layer < 0 && table[i].at == family->head_at;
-        if (is_head && is_tied(model)) {
-            continue;  // made from the embedding
+        if ((is_head && is_tied(model)) || is_left_out(&b)) {
+            continue;  // a tied head is made from the embedding
         }
         enum status status = bind_one(&b);
         if (status == STATUS_OK) {

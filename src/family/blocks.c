@@ -1,4 +1,4 @@
-/* blocks.c - the gated feed-forward, and the numbers of attention heads. */
+/* blocks.c - feed-forwards, dense and routed; the numbers of attention heads and of experts. */
 #include "blocks.h"
 
 #include "limits.h"
@@ -36,4 +36,44 @@ struct tensor block_gated_ffn(struct exec *x, struct tensor h, const struct weig
     struct tensor y[2];
     op_matmuls(x, h, 2, gate_up, y);
     return op_matmul(x, op_silu_mul(x, y[0], y[1]), down);
+}
+
+enum status block_check_route(const char *family, const struct route_config *r, struct error *err) {
+    bool has_groups = r->n_groups >= 1 && r->n_experts % r->n_groups == 0 &&
+                      r->n_chosen_groups >= 1 && r->n_chosen_groups <= r->n_groups;
+    if (!has_groups || r->n_experts < 1 || r->n_experts > LIMIT_EXPERTS || r->n_chosen < 1 ||
+        r->n_chosen > LIMIT_CHOSEN ||
+        r->n_chosen > r->n_experts / r->n_groups * r->n_chosen_groups) {
+        return error_set(err, STATUS_UNSUPPORTED, "%s: %d of %d experts, of %d of %d groups",
+                         family, (int)r->n_chosen, (int)r->n_experts, (int)r->n_chosen_groups,
+                         (int)r->n_groups);
+    }
+    return STATUS_OK;
+}
+
+struct tensor block_routed_ffn(struct exec *x, struct tensor h, const struct block_experts *w,
+                               enum route_score score, const struct route_config *route) {
+    const struct route_args args = {
+        score,        route->n_chosen, route->n_groups, route->n_chosen_groups, route->normalises,
+        route->factor};
+    const struct weight *bias = w->bias.t.data != NULL ? &w->bias : NULL;
+    struct routing routing = op_route(x, op_matmul(x, h, &w->router), bias, &args);
+    struct tensor gate = op_matmul_experts(x, h, &routing, &w->gate);
+    struct tensor up = op_matmul_experts(x, h, &routing, &w->up);
+    struct tensor y = op_combine_experts(
+        x, op_matmul_experts(x, op_silu_mul(x, gate, up), &routing, &w->down), &routing);
+    if (w->shared_up.t.data != NULL) {
+        op_add(x, y, block_gated_ffn(x, h, &w->shared_gate, &w->shared_up, &w->shared_down));
+    }
+    return y;
+}
+
+struct tensor block_draft_input(struct exec *x, const struct block_draft *w,
+                                const struct weight *embed, struct tensor hidden, float eps,
+                                const struct batch *batch) {
+    int32_t dim = embed->t.cols;
+    struct tensor both = op_tensor(x, batch->n_rows, 2 * dim);
+    op_rms_norm_into(x, tensor_cols(both, 0, dim), op_embed(x, embed, batch), &w->embed_norm, eps);
+    op_rms_norm_into(x, tensor_cols(both, dim, dim), hidden, &w->hidden_norm, eps);
+    return op_matmul(x, both, &w->in);
 }

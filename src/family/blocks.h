@@ -7,6 +7,35 @@
 MUST_CHECK enum status block_finish_heads(const char *family, int32_t dim, int32_t n_heads,
                                           int32_t *n_kv_heads, int32_t *head_dim,
                                           struct rope_config *rope, struct error *err);
+/* Numbers of routed experts, as configs give them. */
+struct route_config {
+    int32_t n_experts, n_chosen;
+    int32_t n_groups, n_chosen_groups;  // of neighbouring experts; 1, 1: no groups
+    float factor;                       // of the weights
+    bool normalises;                    // weights are divided by their sum
+};
+/* Refuses what cannot be routed, in the family's name. */
+MUST_CHECK enum status block_check_route(const char *family, const struct route_config *route,
+                                         struct error *err);
+
+/* Routed experts, each a gated feed-forward, and perhaps one more that every row goes through. */
+struct block_experts {
+    struct weight router, bias;  // [n_experts, dim]; [n_experts], which steers the choice, or none
+    struct experts gate, up;     // [expert_dim, dim]
+    struct experts down;         // [dim, expert_dim]
+    struct weight shared_gate, shared_up, shared_down;  // the same of the shared one, or none
+};
+struct tensor block_routed_ffn(struct exec *x, struct tensor h, const struct block_experts *w,
+                               enum route_score score, const struct route_config *route);
+
+/* What a head for multi-token prediction begins with: Win [norm(embed[ids]) | norm(hidden)]. */
+struct block_draft {
+    struct weight embed_norm, hidden_norm, norm;  // [dim]; `norm` is the head's last
+    struct weight in;                             // [dim, 2 * dim]
+};
+struct tensor block_draft_input(struct exec *x, const struct block_draft *w,
+                                const struct weight *embed, struct tensor hidden, float eps,
+                                const struct batch *batch);
 /* Wdown (silu(Wgate h) * (Wup h)) */
 struct tensor block_gated_ffn(struct exec *x, struct tensor h, const struct weight *gate,
                               const struct weight *up, const struct weight *down);

@@ -38,7 +38,8 @@ enum weight_kind {
     WEIGHT_CONSTANT,       // not in checkpoints: f32 [1, cols], all the float at rows_at
 };
 
-/* One tensor.  `%d` in a name is the layer. */
+/* One tensor.  `%d` in a name is the layer, and in the draft head's the number of layers.  Where
+ * the config gives it no rows or no columns there is none. */
 struct weight_spec {
     size_t at;  // offset of a struct weight in the model or layer struct
     enum weight_kind kind;
@@ -81,6 +82,7 @@ struct rope_config {
     double part;  // partial_rotary_factor: how much of a head is rotated; 0 when absent
     double beta_fast, beta_slow, mscale, mscale_all_dim, attention_factor;  // yarn; 0: absent
     bool truncate;
+    bool is_interleaved;    // see struct rope
     const float *divisors;  // [dims / 2] or NULL: GGUF's rope_freqs, each frequency over its own
 };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 extern const struct family family_gemma3;
+extern const struct family family_glm4_moe;
 extern const struct family family_llama;
 extern const struct family family_nemotron_h;
 extern const struct family family_qwen3;
@@ -14,6 +15,7 @@ extern const struct family family_qwen3_5_moe;
 /* clang-format off */
 const struct family *const families[] = {
     &family_gemma3,
+    &family_glm4_moe,
     &family_llama,
     &family_nemotron_h,
     &family_qwen3,
