@@ -2,6 +2,7 @@
 #include "server.h"
 
 #include "clock.h"
+#include "notify.h"
 #include "routes.h"
 
 #include <signal.h>
@@ -86,7 +87,9 @@ static void serve(struct server *server, struct http_server *http,
     stop_signals(&signals);
     log_event(server->log, "ready", engine_model(server->engine)->digest);
     print_banner(server, options, http);
+    notify_manager("READY=1");
     wait_for_signal(&signals);
+    notify_manager("STOPPING=1");
     drain(server, http, options->drain_s, &signals);
 }
 

@@ -5,12 +5,14 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
+import subprocess
 import time
 
-from harness import Server, case, check_stream, events, head, post_bytes, read_all, read_reply, wait_until
+from harness import case, check_stream, events, head, post_bytes, read_all, read_reply, wait_until
 
 TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
 ENDLESS = {"prompt": "Z", "max_tokens": 32000, "stream": True, "draft": False}
@@ -329,6 +331,38 @@ def OPS_07_a_unix_socket_serves_its_owner(start, folder):
         stale.bind(path)
     with start("real", "--socket", path) as server:
         assert server.get("/health").status == 200, "what a dead server left behind is replaced"
+
+
+@case
+def OPS_08_the_service_manager_hears_when_it_is_ready_and_when_it_stops(start, folder):
+    path = os.path.join(folder, "notify")
+    for name, address in ((path, path), ("@selfsame-test-%d" % os.getpid(), "\0selfsame-test-%d" % os.getpid())):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(address)
+            manager.settimeout(10)
+            with start("real", env={"NOTIFY_SOCKET": name}) as server:
+                assert manager.recv(100) == b"READY=1" and server.get("/readyz").status == 200
+                server.process.send_signal(signal.SIGTERM)
+                assert manager.recv(100) == b"STOPPING=1" and server.process.wait(10) == 0
+    with start("real", env={"NOTIFY_SOCKET": "/no/such/socket"}) as server:
+        assert server.get("/readyz").status == 200, "a manager that is gone is no failure"
+
+
+@case
+def OPS_08_the_unit_file_is_what_systemd_reads(folder):
+    tool = shutil.which("systemd-analyze")
+    with open("packaging/selfsame.service") as unit:
+        text = unit.read()
+    for line in ("Type=notify", "ExecStart=/usr/local/bin/selfsame serve ${MODEL} $FLAGS", "DynamicUser=yes"):
+        assert line in text.splitlines()
+    stop, drain = int(re.search(r"^TimeoutStopSec=(\d+)$", text, re.M).group(1)), 60
+    assert stop > drain, "the drain is over before systemd kills"
+    if tool:
+        copy = os.path.join(folder, "selfsame.service")
+        with open(copy, "w") as out:
+            out.write(text.replace("/usr/local/bin/selfsame", "/bin/true"))
+        checked = subprocess.run([tool, "verify", copy], capture_output=True, text=True, timeout=20)
+        assert checked.returncode == 0 and "selfsame.service" not in checked.stderr, checked.stderr
 
 
 @case

@@ -159,6 +159,9 @@ def STR_09_a_client_that_leaves_while_decoding_ends_its_session(start):
         chat = body_of(ROUTES[0], "Z", max_tokens=32000, draft=False)
         check_leaving(server, {**chat, "stream": True}, reads=3, route=ROUTES[0])
         check_leaving(server, chat, reads=0, route=ROUTES[0])
+        messages = {"messages": [{"role": "user", "content": "Z"}], "max_tokens": 32000}
+        check_leaving(server, {**messages, "stream": True}, reads=3, route="/v1/messages")
+        check_leaving(server, messages, reads=0, route="/v1/messages")
 
 
 @case

@@ -36,11 +36,14 @@ def tokens(reply):
 @case
 def VAL_01_a_turn_without_content_is_accepted(real):
     call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}}
+    prompts = set()
     for content in ({"content": None}, {}, {"content": ""}):
         messages = [{"role": "user", "content": "hi"},
                     {"role": "assistant", "tool_calls": [call], **content},
                     {"role": "tool", "tool_call_id": "call_1", "content": "42"}]
         assert real.post(CHAT, {"messages": messages, "max_tokens": 1}).status == 200
+        prompts.add(real.post("/apply-template", {"messages": messages}).json["prompt"])
+    assert len(prompts) == 1, prompts
 
 
 @case

@@ -38,12 +38,12 @@ class Reply:
 class Server:
     """A process that serves `model`; `flags` are added to its command line."""
 
-    def __init__(self, program, model, *flags, log=None):
+    def __init__(self, program, model, *flags, log=None, env=None):
         self.log = open(log, "w+") if log else subprocess.DEVNULL
         command = [program, "serve", model, "--device", "cpu"]
         where = [] if "--socket" in flags else ["--port", "0"]
         self.process = subprocess.Popen([*command, *where, *flags], stdout=subprocess.PIPE,
-                                        stderr=self.log, text=True)
+                                        stderr=self.log, text=True, env={**os.environ, **(env or {})})
         self.banner = self.process.stdout.readline()
         found = re.search(r"http://([^:/]+|\[[^]]+\]):(\d+)", self.banner)
         self.port = int(found.group(2)) if found else None
