@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 7, POOL_BYTES = 1 << 30, HOST_BYTES = 16 << 20 };
+enum { ROUNDS = 7, WARM_UP = 3000, POOL_BYTES = 1 << 30, HOST_BYTES = 16 << 20 };
 
 static double copy_bandwidth;  // bytes per second
 
@@ -91,6 +91,9 @@ static void measure_copy(void) {
     float ms[ROUNDS];
     must(cudaEventCreate(&start), "an event");
     must(cudaEventCreate(&end), "an event");
+    for (int32_t i = -WARM_UP; i < 0; i++) {  // clocks rise from idle over a second
+        must(cudaMemcpyAsync(to, from, POOL_BYTES, cudaMemcpyDeviceToDevice, NULL), "a copy");
+    }
     for (int32_t i = 0; i < ROUNDS; i++) {
         must(cudaEventRecord(start, NULL), "an event");
         for (int32_t j = 0; j < 4; j++) {
@@ -130,27 +133,21 @@ static const struct {
 
 #define COUNT(array) ((int32_t)(sizeof(array) / sizeof(array)[0]))
 
-/* Blocks of random codes and of scales that are small halves. */
-static void fill_blocks(unsigned char *to, size_t size, enum cuda_form form) {
-    struct cuda_form_info info = cuda_form_info(form);
-    int32_t block = info.block_bytes, scales = 8 * info.words * 4;
-    unsigned char *host = malloc(HOST_BYTES);
-    int32_t n_blocks = HOST_BYTES / block;
-    for (int32_t i = 0; i < n_blocks; i++) {
-        for (int32_t at = 0; at < block; at += 4) {
+/* Random codes in the first half of the pool, in the second scales that are small halves. */
+static void fill_pool(unsigned char *pool, enum cuda_form form) {
+    uint32_t *host = malloc(HOST_BYTES);
+    for (int32_t is_scale = 0; is_scale < 2; is_scale++) {
+        for (int32_t i = 0; i < HOST_BYTES / 4; i++) {
             uint32_t word = random_bits();
-            if (at >= block - scales) {
-                word = form == CUDA_FORM_A2 ? 0x70707070u + (word & 0x07070707u)
-                                            : 0x20002000u + (word & 0x07FF07FFu);
-            }
-            memcpy(host + (size_t)i * (size_t)block + at, &word, 4);
+            host[i] = is_scale == 0          ? word
+                      : form == CUDA_FORM_A2 ? 0x70707070u + (word & 0x07070707u)
+                                             : 0x20002000u + (word & 0x07FF07FFu);
         }
-    }
-    size_t piece = (size_t)n_blocks * (size_t)block;
-    for (size_t at = 0; at < size; at += piece) {
-        must(cudaMemcpy(to + at, host, size - at < piece ? size - at : piece,
-                        cudaMemcpyHostToDevice),
-             "upload");
+        for (size_t at = 0; at < POOL_BYTES / 2; at += HOST_BYTES) {
+            must(cudaMemcpy(pool + (size_t)is_scale * (POOL_BYTES / 2) + at, host, HOST_BYTES,
+                            cudaMemcpyHostToDevice),
+                 "upload");
+        }
     }
     free(host);
 }
@@ -158,7 +155,7 @@ static void fill_blocks(unsigned char *to, size_t size, enum cuda_form form) {
 struct product {
     struct cuda_weight w;
     struct cuda_acts acts;
-    size_t weight_bytes;
+    size_t code_bytes, scale_bytes;  // of one copy of the weight
     int32_t n_copies;
     float *y;
 };
@@ -166,7 +163,8 @@ struct product {
 static void launch_product(void *context, cudaStream_t stream, int32_t turn) {
     struct product *p = context;
     struct cuda_weight w = p->w;
-    w.image += (size_t)(turn % p->n_copies) * p->weight_bytes;
+    w.codes += (size_t)(turn % p->n_copies) * p->code_bytes;
+    w.scales += (size_t)(turn % p->n_copies) * p->scale_bytes;
     if (p->acts.rows <= CUDA_SKINNY_MAX) {
         cuda_matmul_skinny(stream, p->y, w.rows, &p->acts, &w);
     } else {
@@ -176,15 +174,18 @@ static void launch_product(void *context, cudaStream_t stream, int32_t turn) {
 
 static struct product product_of(int32_t kind, int32_t n, int32_t k, unsigned char *pool,
                                  float *y) {
-    struct product p = {.w = {.rows = n, .k = k, .form = kinds[kind].form, .image = pool}, .y = y};
+    struct product p = {.w = {.rows = n, .k = k, .form = kinds[kind].form}, .y = y};
+    p.w.codes = pool;
+    p.w.scales = pool + POOL_BYTES / 2;
     int32_t unit = 256;
     for (int32_t s = 0; s < CUDA_SEGMENTS; s++) {
         p.w.cut.k[s + 1] = k / unit * (s + 1) / CUDA_SEGMENTS * unit;
         p.w.cut.at[s + 1] = p.w.cut.k[s + 1] / CUDA_STEP;
     }
-    p.weight_bytes = (size_t)(n / CUDA_TILE) * (size_t)p.w.cut.at[CUDA_SEGMENTS] *
-                     (size_t)cuda_form_info(p.w.form).block_bytes;
-    p.n_copies = (int32_t)(POOL_BYTES / p.weight_bytes);
+    size_t n_blocks = (size_t)(n / CUDA_TILE) * (size_t)p.w.cut.at[CUDA_SEGMENTS];
+    p.code_bytes = n_blocks * (size_t)cuda_form_info(p.w.form).code_bytes;
+    p.scale_bytes = n_blocks * (size_t)cuda_form_info(p.w.form).scale_bytes;
+    p.n_copies = (int32_t)(POOL_BYTES / 2 / p.code_bytes);
     p.acts = (struct cuda_acts){.form = p.w.form, .has_low = kinds[kind].has_low, .cut = p.w.cut};
     return p;
 }
@@ -215,7 +216,7 @@ static void bench_skinny(void) {
         "decode | outputs x columns | us at 1 row | share of copy at 1 row | time at 2, 4, 8, 16 "
         "rows, 1 row = 1\n");
     for (int32_t i = 0; i < COUNT(kinds); i++) {
-        fill_blocks(pool, POOL_BYTES, kinds[i].form);
+        fill_pool(pool, kinds[i].form);
         for (int32_t j = 0; j < COUNT(shapes); j++) {
             struct product p = product_of(i, shapes[j].n, shapes[j].k, pool, y);
             double one = 0;
@@ -227,7 +228,7 @@ static void bench_skinny(void) {
                 if (r == 0) {
                     printf("%-15s %5d x %5d %7.1f  %5.1f %% ", kinds[i].name, (int)p.w.rows,
                            (int)p.w.k, s * 1e6,
-                           100.0 * (double)p.weight_bytes / s / copy_bandwidth);
+                           100.0 * (double)(p.code_bytes + p.scale_bytes) / s / copy_bandwidth);
                 } else {
                     printf(" %.2f", s / one);
                 }
@@ -249,7 +250,7 @@ static void bench_tiled(void) {
         "prefill 17408 x 5120 | us and TFLOP-equivalents at 64, 512, 2048 rows | quantiser us at "
         "2048\n");
     for (int32_t i = 0; i < COUNT(kinds); i++) {
-        fill_blocks(pool, POOL_BYTES, kinds[i].form);
+        fill_pool(pool, kinds[i].form);
         struct product p = product_of(i, 17408, 5120, pool, y);
         printf("%-15s", kinds[i].name);
         for (int32_t r = 0; r < COUNT(rows); r++) {

@@ -24,9 +24,13 @@ struct image {
 struct cuda_form_info cuda_form_info(enum cuda_form which) {
 #define INFO(name, type)                                                                           \
     case name:                                                                                     \
-        return {type::BITS,        type::GROUP,                                                    \
-                type::WORDS,       type::BLOCK_BYTES,                                              \
-                type::HAS_MINIMUM, type::KIND == SCALE_SUB || type::KIND == SCALE_SUB_MIN};
+        return {type::BITS,                                                                        \
+                type::GROUP,                                                                       \
+                type::WORDS,                                                                       \
+                type::CODE_BYTES,                                                                  \
+                type::SCALE_BYTES,                                                                 \
+                type::HAS_MINIMUM,                                                                 \
+                type::KIND == SCALE_SUB || type::KIND == SCALE_SUB_MIN};
     switch (which) {
         CUDA_FOR_FORMS(INFO)
     default:
@@ -55,7 +59,7 @@ static struct image image_of(const struct cuda_acts *a) {
     to.scales_at =
         to.is_tiled ? TILED_ROWS * STEP * (a->has_low ? 2 : 1) : cuda_column_tiles(a) * 1024;
     int32_t scales = to.padded_rows * (STEP / info.group) * 4;
-    to.block_bytes = to.scales_at + scales * (to.has_sums ? 2 : 1);
+    to.block_bytes = CUDA_LINES(to.scales_at + scales * (to.has_sums ? 2 : 1));
     return to;
 }
 
@@ -81,6 +85,7 @@ static __device__ int32_t place_of(const struct image &to, int32_t row, int32_t 
 __global__ void quantise_kernel(const float *a, int32_t stride, struct image to) {
     int32_t lane = threadIdx.x % 32, step = blockIdx.x * WARPS + threadIdx.x / 32;
     int32_t row = blockIdx.y, s = 0;
+    allow_next();
     if (step >= to.n_steps) {
         return;
     }

@@ -106,6 +106,7 @@ __global__ void query_kernel(const float *q, int32_t stride, int32_t n_heads, in
                              int32_t padded, float scale, int8_t *to, float *q_scale) {
     int32_t lane = threadIdx.x % 32, row = blockIdx.y;
     int32_t head = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    allow_next();
     if (head >= n_heads) {
         return;
     }
@@ -133,7 +134,7 @@ __global__ void query_kernel(const float *q, int32_t stride, int32_t n_heads, in
     }
 }
 
-enum { PREFILL_DIM_MAX = 256, PARTIAL_BYTES = 512 << 20 };
+enum { PREFILL_DIM_MAX = 256, PREFILL_ROWS = 128, PARTIAL_BYTES = 512 << 20 };
 
 /* Sizes of a launch's parts, from what the host knows of the pass. */
 struct plan {
@@ -155,13 +156,6 @@ static int32_t count_tiles(const struct e16 &p, const int32_t *span_rows, int32_
     return n;
 }
 
-static void set_tiles(struct e16 &p, int32_t rows_max) {
-    int32_t group = p.n_heads / p.kv.n_heads;
-    p.share = min(group, rows_max);
-    p.n_parts = (group + p.share - 1) / p.share;
-    p.per_tile = rows_max / p.share;
-}
-
 static size_t rounded(size_t size) {
     return (size + 255) & ~(size_t)255;
 }
@@ -180,15 +174,20 @@ static struct plan plan_of(const struct cuda_rows *rows, const struct cuda_kv *k
     few.takes_all = kv->head_dim > PREFILL_DIM_MAX;
     many = few;
     many.is_few = false;
-    set_tiles(few, 16);
-    set_tiles(many, 128);
+    int32_t group = n_heads / kv->n_heads;
+    few.share = group;
+    few.n_parts = 1;
+    few.per_tile = FEW_ROWS;
+    many.share = min(group, (int32_t)PREFILL_ROWS);
+    many.n_parts = (group + many.share - 1) / many.share;
+    many.per_tile = PREFILL_ROWS / many.share;
     plan.n_many = few.takes_all ? 0 : count_tiles(many, rows->span_rows, &ignored);
     (void)count_tiles(few, rows->span_rows, &longest);
     few.per_tile = min(few.per_tile, longest);
     plan.n_few = count_tiles(few, rows->span_rows, &longest);
     int32_t seen = window > 0 ? min(window + few.per_tile, rows->context) : rows->context;
     few.n_chunks = min((seen + CHUNK16 - 2) / CHUNK16 + 1, (rows->context + CHUNK16 - 1) / CHUNK16);
-    size_t n_results = (size_t)few.n_chunks * kv->n_heads * few.n_parts * few.per_tile * few.share;
+    size_t n_results = (size_t)few.n_chunks * n_heads * few.per_tile;
     plan.n_at_once =
         min(plan.n_few, max(1, (int32_t)(PARTIAL_BYTES / (n_results * kv->head_dim * 4))));
     plan.q_bytes = rounded((size_t)rows->n_rows * n_heads * 2 * few.padded_dim);

@@ -1,11 +1,15 @@
 /* cuda_decode.cu - attention E16 for spans of a few rows: chunks side by side, then their results
  * folded in order.
  *
- * A block of four warps takes one chunk of one KV head for a tile of up to 16 query rows (rows by
- * the heads that share the KV head).  Each warp scores 32 tokens; maxima and sums cross the warps
- * through shared memory; then each warp sums its share of the dimensions over all 128 tokens.  The
- * chunk's integers, as floats, and its three scalars go to memory, and the second kernel folds them
- * in the order of the contract.
+ * A block of four warps takes one chunk of one KV head for the rows of a span, 16 query rows (rows
+ * by the heads that share the KV head) at a time.  Each warp scores 32 tokens; maxima and sums
+ * cross the warps through shared memory; then each warp sums its share of the dimensions over all
+ * 128 tokens.  The chunk's integers, as floats, and its three scalars go to memory, and the second
+ * kernel folds them in the order of the contract.
+ *
+ * With up to 16 query rows by heads everything goes from memory to registers (direct_kernel); with
+ * more the chunk waits in shared memory (shared_kernel), its keys too unless the head is too wide
+ * for three blocks a multiprocessor.
  */
 #include "cuda_e16.cuh"
 
@@ -22,20 +26,14 @@ static __device__ __forceinline__ void load_keys(uint4 (&pair)[4], const struct 
     }
 }
 
-/* Four pairs of values of dimensions `d` .. d + 3. */
-template <bool IS_ALIGNED>
+/* Four pairs of values of dimensions `d` .. d + 3; head_dim is a multiple of 4. */
 static __device__ __forceinline__ void load_values(uint4 (&pair)[4], const struct chunk16 &c,
                                                    int32_t head_dim, int32_t first_pair,
                                                    int32_t d) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const uint32_t *at = c.v + (first_pair + i) * head_dim + d;
-        if (IS_ALIGNED) {
-            pair[i] = d < head_dim ? load_stream(at) : make_uint4(0, 0, 0, 0);
-        } else {
-            pair[i] = make_uint4(d < head_dim ? at[0] : 0, d + 1 < head_dim ? at[1] : 0,
-                                 d + 2 < head_dim ? at[2] : 0, d + 3 < head_dim ? at[3] : 0);
-        }
+        pair[i] = d < head_dim ? load_stream(c.v + (first_pair + i) * head_dim + d)
+                               : make_uint4(0, 0, 0, 0);
     }
 }
 
@@ -107,69 +105,193 @@ static __device__ __forceinline__ void soften(struct crossing &x, float (&s)[2][
     __syncthreads();
 }
 
-template <bool IS_ALIGNED>
-static __device__ __forceinline__ void mix(float *out, const struct crossing &x,
-                                           const struct chunk16 &c, int32_t head_dim,
-                                           int32_t n_rows) {
-    int32_t lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    for (int32_t d0 = 32 * w; d0 < head_dim; d0 += 32 * WARPS) {
-        int32_t high[4][4] = {}, mid[4][4] = {};
-        uint4 pair[4][4];
+/* Integers of dimensions d0 .. d0 + 31, as floats. */
+static __device__ __forceinline__ void put_sums(float *out, const int32_t (&high)[4][4],
+                                                const int32_t (&mid)[4][4], int32_t d0,
+                                                int32_t head_dim, int32_t n_rows) {
+    int32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            load_values<IS_ALIGNED>(pair[k], c, head_dim, 16 * k + 4 * t, d0 + 4 * g);
+    for (int half = 0; half < 2; half++) {
+        int32_t m = g + 8 * half;
+        float *to = out + (size_t)m * head_dim + d0 + 8 * t;
+        float value[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            int e = 2 * half + i / 4, j = i % 4;
+            value[i] = (float)(256 * high[j][e] + mid[j][e]);
         }
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            mma_pairs<true>(high, mid, x.high[k][lane], x.low[k][lane], pair[k]);
-        }
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            int32_t m = g + 8 * half;
-            float *to = out + (size_t)m * head_dim + d0 + 8 * t;
+        if (m < n_rows && head_dim % 32 == 0) {
+            float4 *wide = reinterpret_cast<float4 *>(to);
+            wide[0] = make_float4(value[0], value[1], value[2], value[3]);
+            wide[1] = make_float4(value[4], value[5], value[6], value[7]);
+        } else if (m < n_rows) {
 #pragma unroll
             for (int i = 0; i < 8; i++) {
-                int e = 2 * half + i / 4, j = i % 4;
-                if (m < n_rows && d0 + 8 * t + i < head_dim) {
-                    to[i] = (float)(256 * high[j][e] + mid[j][e]);
+                if (d0 + 8 * t + i < head_dim) {
+                    to[i] = value[i];
                 }
             }
         }
     }
 }
 
-template <bool IS_ALIGNED>
-__global__ void __launch_bounds__(THREADS, 4) decode_kernel(struct e16 p) {
-    __shared__ struct crossing x;
-    int32_t tile_index = p.first_tile + blockIdx.x, kv_head = blockIdx.z / p.n_parts;
-    int32_t head0 = kv_head * (p.n_heads / p.kv.n_heads) + blockIdx.z % p.n_parts * p.share;
-    struct query_tile tile = tile_at(p, tile_index);
-    if (tile.n == 0) {
-        return;
+/* The chunk of a block, and where its results go. */
+struct place {
+    struct query_tile tile;
+    struct chunk16 c;
+    int32_t chunk, n_rows;  // n_rows: query rows by heads; 0: nothing to do
+    size_t result;
+};
+
+static __device__ __forceinline__ struct place place_of(const struct e16 &p) {
+    struct place at = {};
+    at.tile = tile_at(p, p.first_tile + blockIdx.x);
+    if (at.tile.n == 0) {
+        return at;
     }
-    int32_t last = p.rows.positions[tile.first + tile.n - 1];
-    int32_t chunk = first_seen(p, p.rows.positions[tile.first]) / CHUNK16 + blockIdx.y;
-    if (chunk * CHUNK16 > last) {
+    int32_t last = p.rows.positions[at.tile.first + at.tile.n - 1];
+    at.chunk = first_seen(p, p.rows.positions[at.tile.first]) / CHUNK16 + blockIdx.y;
+    at.n_rows = at.chunk * CHUNK16 > last ? 0 : at.tile.n * p.share;
+    if (at.n_rows > 0) {
+        at.c = chunk_at(p, at.tile.first, at.chunk, blockIdx.z);
+    }
+    at.result = (((size_t)blockIdx.x * gridDim.z + blockIdx.z) * p.n_chunks + blockIdx.y) *
+                p.per_tile * p.share;
+    return at;
+}
+
+/* Up to 16 query rows by heads, S times 32 dimensions: keys and values go straight to registers,
+ * and the values are under way while the weights are made. */
+template <int S>
+__global__ void __launch_bounds__(THREADS, S <= 4 ? 4 : 3) direct_kernel(struct e16 p) {
+    constexpr int AT_ONCE = S < 4 ? S : 4;
+    __shared__ struct crossing x;
+    struct place at = place_of(p);
+    allow_next();
+    if (at.n_rows == 0) {
         return;
     }
     int32_t lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    int32_t n_rows = tile.n * p.share, d = p.kv.head_dim;
-    struct query_row rows[2] = {query_at(p, tile, g, head0), query_at(p, tile, g + 8, head0)};
-    struct chunk16 c = chunk_at(p, tile.first, chunk, kv_head);
-    int32_t high[4][4] = {}, mid[4][4] = {};
-#pragma unroll 2
-    for (int32_t s = 0; s < p.padded_dim / 32; s++) {
-        uint4 pair[4];
-        load_keys(pair, c, d / 2, s, 32 * w + 4 * g, t);
-        mma_pairs<false>(high, mid, query_operand(p, rows[0], rows[1], 0, s, t),
-                         query_operand(p, rows[0], rows[1], 1, s, t), pair);
+    int32_t d = p.kv.head_dim, high[4][4] = {}, mid[4][4] = {};
+    struct query_row rows[2];
+#pragma unroll
+    for (int first = 0; first < S; first += AT_ONCE) {
+        uint4 pair[AT_ONCE][4];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            load_keys(pair[i], at.c, d / 2, first + i, 32 * w + 4 * g, t);
+        }
+        if (first == 0) {
+            wait_for_previous();  // for the queries
+            rows[0] = query_at(p, at.tile, g, blockIdx.z * p.share);
+            rows[1] = query_at(p, at.tile, g + 8, blockIdx.z * p.share);
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            mma_pairs<false>(high, mid, query_operand(p, rows[0], rows[1], 0, first + i, t),
+                             query_operand(p, rows[0], rows[1], 1, first + i, t), pair[i]);
+        }
+    }
+    uint4 value[4][4];
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        load_values(value[k], at.c, d, 16 * k + 4 * t, 32 * w + 4 * g);
     }
     float s[2][8];
-    scores_of(s, high, mid, c.k_scale + 32 * w, chunk * CHUNK16 + 32 * w, t, rows);
-    size_t at = ((size_t)blockIdx.x * gridDim.z + blockIdx.z) * p.n_chunks + blockIdx.y;
-    int32_t room = p.per_tile * p.share;
-    soften(x, s, rows, c.v_scale, p.stats + at * room, n_rows);
-    mix<IS_ALIGNED>(p.partial + at * room * d, x, c, d, n_rows);
+    scores_of(s, high, mid, at.c.k_scale + 32 * w, at.chunk * CHUNK16 + 32 * w, t, rows);
+    soften(x, s, rows, at.c.v_scale, p.stats + at.result, at.n_rows);
+#pragma unroll
+    for (int d0 = 0; d0 < 32 * S; d0 += 32 * WARPS) {
+        int32_t sum[4][4] = {}, rest[4][4] = {};
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            if (d0 > 0) {
+                load_values(value[k], at.c, d, 16 * k + 4 * t, d0 + 32 * w + 4 * g);
+            }
+            mma_pairs<true>(sum, rest, x.high[k][lane], x.low[k][lane], value[k]);
+        }
+        if (d0 + 32 * w < d) {
+            put_sums(p.partial + at.result * d, sum, rest, d0 + 32 * w, d, at.n_rows);
+        }
+    }
+}
+
+static __device__ __forceinline__ void mix(float *out, const struct crossing &x, const uint32_t *v,
+                                           int32_t padded_dim, int32_t head_dim, int32_t n_rows) {
+    int32_t lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    for (int32_t d0 = 32 * w; d0 < head_dim; d0 += 32 * WARPS) {
+        int32_t high[4][4] = {}, mid[4][4] = {};
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            uint4 pair[4];
+            load_pairs(pair, v, padded_dim, 16 * k, d0 / 4 + g, t);
+            mma_pairs<true>(high, mid, x.high[k][lane], x.low[k][lane], pair);
+        }
+        put_sums(out, high, mid, d0, head_dim, n_rows);
+    }
+}
+
+/* Shared memory of a block: values, then keys if they come. */
+static __host__ __device__ size_t shared_bytes(int32_t padded_dim, bool has_keys) {
+    return sizeof(struct crossing) + 2 * CHUNK16 * sizeof(float) +
+           (size_t)CHUNK16 * padded_dim * (has_keys ? 4 : 2);
+}
+
+/* Any number of query rows, 16 after 16, and any head size. */
+template <bool HAS_KEYS>
+__global__ void __launch_bounds__(THREADS, HAS_KEYS ? 3 : 4) shared_kernel(struct e16 p) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    struct crossing &x = *reinterpret_cast<struct crossing *>(shared);
+    float *k_scale = reinterpret_cast<float *>(&x + 1), *v_scale = k_scale + CHUNK16;
+    uint32_t *v = reinterpret_cast<uint32_t *>(v_scale + CHUNK16);
+    uint32_t *k = v + CHUNK16 / 2 * p.padded_dim;
+    struct place at = place_of(p);
+    struct chunk16 c = at.c;
+    int32_t d = p.kv.head_dim;
+    allow_next();
+    if (at.n_rows == 0) {
+        return;
+    }
+    if (d < p.padded_dim) {  // what lies past the head's dimensions is zero
+        for (int32_t i = threadIdx.x; i < CHUNK16 / 2 * p.padded_dim * (HAS_KEYS ? 2 : 1);
+             i += THREADS) {
+            v[i] = 0;
+        }
+        __syncthreads();
+    }
+    if (HAS_KEYS) {
+        copy_pairs(k, CHUNK16, c.k, d / 2, CHUNK16);
+    }
+    copy_scales(k_scale, c.k_scale);
+    copy_commit();
+    copy_pairs(v, p.padded_dim, c.v, CHUNK16 / 2, d);
+    copy_scales(v_scale, c.v_scale);
+    copy_commit();
+    wait_for_previous();  // for the queries
+    copy_wait<1>();
+    __syncthreads();
+    int32_t lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    for (int32_t m0 = 0; m0 < at.n_rows; m0 += TILE_ROWS) {
+        struct query_row rows[2] = {query_at(p, at.tile, m0 + g, blockIdx.z * p.share),
+                                    query_at(p, at.tile, m0 + g + 8, blockIdx.z * p.share)};
+        int32_t high[4][4] = {}, mid[4][4] = {};
+#pragma unroll 2
+        for (int32_t i = 0; i < p.padded_dim / 32; i++) {
+            uint4 pair[4];
+            if (HAS_KEYS) {
+                load_pairs(pair, k, CHUNK16, 16 * i, 8 * w + g, t);
+            } else {
+                load_keys(pair, c, d / 2, i, 32 * w + 4 * g, t);
+            }
+            mma_pairs<false>(high, mid, query_operand(p, rows[0], rows[1], 0, i, t),
+                             query_operand(p, rows[0], rows[1], 1, i, t), pair);
+        }
+        float s[2][8];
+        scores_of(s, high, mid, k_scale + 32 * w, at.chunk * CHUNK16 + 32 * w, t, rows);
+        copy_wait<0>();  // the first barrier in soften shows the values to all
+        soften(x, s, rows, v_scale, p.stats + at.result + m0, at.n_rows - m0);
+        mix(p.partial + (at.result + m0) * d, x, v, p.padded_dim, d, at.n_rows - m0);
+    }
 }
 
 /* ---- fold ----------------------------------------------------------------------------------- */
@@ -233,11 +355,11 @@ __global__ void __launch_bounds__(THREADS) fold_kernel(struct e16 p, int32_t n_s
     extern __shared__ __align__(16) unsigned char shared[];
     struct folding &f = *reinterpret_cast<struct folding *>(shared);
     int32_t m = blockIdx.x / n_slabs, d0 = blockIdx.x % n_slabs * SLAB, d = p.kv.head_dim;
-    int32_t kv_head = blockIdx.y / p.n_parts, room = p.per_tile * p.share;
-    int32_t head0 = kv_head * (p.n_heads / p.kv.n_heads) + blockIdx.y % p.n_parts * p.share;
+    int32_t kv_head = blockIdx.y, room = p.per_tile * p.share;
     struct query_tile tile = tile_at(p, p.first_tile + blockIdx.z);
-    int32_t row = tile.first + m / p.share, head = head0 + m % p.share;
-    if (m >= tile.n * p.share || head >= (kv_head + 1) * (p.n_heads / p.kv.n_heads)) {
+    int32_t row = tile.first + m / p.share, head = kv_head * p.share + m % p.share;
+    wait_for_previous();
+    if (m >= tile.n * p.share) {
         return;
     }
     int32_t pos = p.rows.positions[row], lane = threadIdx.x % 32;
@@ -290,14 +412,48 @@ __global__ void __launch_bounds__(THREADS) fold_kernel(struct e16 p, int32_t n_s
     }
 }
 
+enum { SHARED_KEYS_DIM_MAX = 128 };
+
+template <bool HAS_KEYS>
+static void launch_shared(cudaStream_t stream, const struct e16 &p, dim3 grid) {
+    size_t shared = shared_bytes(p.padded_dim, HAS_KEYS);
+    cudaFuncSetAttribute(shared_kernel<HAS_KEYS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         (int)shared);
+    launch_early(shared_kernel<HAS_KEYS>, grid, THREADS, shared, stream, p);
+}
+
+/* NULL when shared_kernel must do. */
+static void (*direct_kernel_for(const struct e16 &p))(struct e16) {
+    if (p.per_tile * p.share > TILE_ROWS || p.kv.head_dim % 4 != 0) {
+        return NULL;
+    }
+    switch (p.padded_dim / 32) {
+    case 1:
+        return direct_kernel<1>;
+    case 2:
+        return direct_kernel<2>;
+    case 3:
+        return direct_kernel<3>;
+    case 4:
+        return direct_kernel<4>;
+    case 8:
+        return direct_kernel<8>;
+    default:
+        return NULL;
+    }
+}
+
 void cuda_decode_e16(cudaStream_t stream, const struct e16 &p, int32_t n_tiles) {
     int32_t n_slabs = (p.kv.head_dim + SLAB - 1) / SLAB;
-    dim3 grid(n_tiles, p.n_chunks, p.kv.n_heads * p.n_parts);
-    if (p.kv.head_dim % 4 == 0) {
-        decode_kernel<true><<<grid, THREADS, 0, stream>>>(p);
+    dim3 grid(n_tiles, p.n_chunks, p.kv.n_heads);
+    void (*direct)(struct e16) = direct_kernel_for(p);
+    if (direct != NULL) {
+        launch_early(direct, grid, THREADS, 0, stream, p);
+    } else if (p.padded_dim <= SHARED_KEYS_DIM_MAX) {
+        launch_shared<true>(stream, p, grid);
     } else {
-        decode_kernel<false><<<grid, THREADS, 0, stream>>>(p);
+        launch_shared<false>(stream, p, grid);
     }
-    dim3 fold(p.per_tile * p.share * n_slabs, p.kv.n_heads * p.n_parts, n_tiles);
-    fold_kernel<<<fold, THREADS, sizeof(struct folding), stream>>>(p, n_slabs);
+    dim3 fold(p.per_tile * p.share * n_slabs, p.kv.n_heads, n_tiles);
+    launch_early(fold_kernel, fold, THREADS, sizeof(struct folding), stream, p, n_slabs);
 }

@@ -23,13 +23,13 @@ struct e16 {
     int32_t padded_dim;      // head_dim up to a multiple of 32
     const int8_t *q;         // [rows][heads] high slices, low slices: padded_dim each
     const float *q_scale;    // [rows][heads]
-    int32_t share, n_parts;  // query heads of a block's tile; tiles that share a KV head
-    int32_t per_tile;        // rows of a tile
+    int32_t share, n_parts;  // query heads of a block; blocks that share a KV head
+    int32_t per_tile;        // rows of a block
     bool is_few;             // takes spans of up to FEW_ROWS rows, else the longer ones
     bool takes_all;
     int32_t n_chunks;  // room per tile for partial results
     int32_t first_tile;
-    float *partial;  // [tiles][KV heads * parts][chunks][rows of a tile][head_dim]
+    float *partial;  // [tiles][KV heads][chunks][per_tile * share][head_dim]
     float4 *stats;   // the same without head_dim: mq, l, sw
 };
 
@@ -106,6 +106,50 @@ query_at(const struct e16 &p, struct query_tile tile, int32_t m, int32_t head0) 
     return r;
 }
 
+/* ---- chunks in shared memory ---------------------------------------------------------------- */
+
+/* A row of pairs is cut in pieces of 16 bytes, which change places so that the lanes of a load,
+ * whose rows are 4 apart, meet different banks. */
+static __device__ __forceinline__ int32_t swizzle(int32_t row, int32_t piece) {
+    return piece ^ ((row >> 2 & 3) << 1);
+}
+
+/* Rows of `width` pairs to rows of `stride`, by all warps of the block. */
+static __device__ __forceinline__ void
+copy_pairs(uint32_t *to, int32_t stride, const uint32_t *from, int32_t n_rows, int32_t width) {
+    int32_t lane = threadIdx.x % 32;
+    for (int32_t row = threadIdx.x / 32; row < n_rows; row += blockDim.x / 32) {
+        const uint32_t *source = from + row * width;
+        uint32_t *target = to + row * stride;
+        if (width % 4 == 0) {
+            for (int32_t piece = lane; piece < width / 4; piece += 32) {
+                copy16_async(target + swizzle(row, piece) * 4, source + piece * 4);
+            }
+        } else {
+            for (int32_t i = lane; i < width; i += 32) {
+                target[swizzle(row, i / 4) * 4 + i % 4] = source[i];
+            }
+        }
+    }
+}
+
+static __device__ __forceinline__ void copy_scales(float *to, const float *from) {
+    if (threadIdx.x < CHUNK16 / 4) {
+        copy16_async(to + threadIdx.x * 4, from + threadIdx.x * 4);
+    }
+}
+
+/* Rows row + 4t .. + 3, piece `piece`. */
+static __device__ __forceinline__ void load_pairs(uint4 (&pair)[4], const uint32_t *from,
+                                                  int32_t stride, int32_t row, int32_t piece,
+                                                  int32_t t) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        pair[i] = *reinterpret_cast<const uint4 *>(from + (row + 4 * t + i) * stride +
+                                                   (piece ^ (2 * t)) * 4);
+    }
+}
+
 /* ---- slices --------------------------------------------------------------------------------- */
 
 /* Of two pairs: the low slices, or the high ones, (q + 128) >> 8, in four bytes.  Values are at
@@ -115,13 +159,10 @@ static __device__ __forceinline__ uint32_t low_slices(uint32_t a, uint32_t b) {
 }
 
 static __device__ __forceinline__ uint32_t high_slices(uint32_t a, uint32_t b) {
-    a = (a ^ 0x80008000u) + 0x00800080u;
-    b = (b ^ 0x80008000u) + 0x00800080u;
-    return __byte_perm(a, b, 0x7531) ^ 0x80808080u;
-}
-
-static __device__ __forceinline__ void mma_u8(int32_t (&c)[4], uint4 a, uint32_t b0, uint32_t b1) {
-    mma32<true>(c, a, b0, b1);
+    /* Halves added apart: the larger of a + 128 and the least there is. */
+    a = __viaddmax_s16x2(a, 0x00800080u, 0x80008000u);
+    b = __viaddmax_s16x2(b, 0x00800080u, 0x80008000u);
+    return __byte_perm(a, b, 0x7531);
 }
 
 /* Four products of 32 with the pairs of four vectors: high += ah * bh, mid += ah * bl + al * bh. */

@@ -1,11 +1,12 @@
 /* cuda_forms.cuh - how weights of rules A2 and B lie in device memory, and the tensor-core steps
  * that read them.
  *
- * Output rows are taken 16 at a time (a tile) and columns 128 at a time (a step).  A tile's step is
- * one block of bytes: codes in the order in which a warp's 32 lanes hold the A operand of
- * mma.m16n8k32, 16 bytes a lane, then the scales, WORDS 32-bit words for each pair of rows r and
- * r + 8.  Segments of the sum begin at steps of their own (struct cuda_cut): short ones are padded
- * with zeros, and a group of zeros adds +0 to a chain, which changes no bit of it.
+ * Output rows are taken 16 at a time (a tile) and columns 128 at a time (a step).  A tile's step
+ * has codes, in the order in which a warp's 32 lanes hold the A operand of mma.m16n8k32, 16 bytes a
+ * lane, and scales, WORDS 32-bit words for each pair of rows r and r + 8.  All codes come first,
+ * [tile][step], so that they begin at whole cache lines, then all scales.  Segments of the sum
+ * begin at steps of their own (struct cuda_cut): short ones are padded with zeros, and a group of
+ * zeros adds +0 to a chain, which changes no bit of it.
  *
  * Codes of 16 bits (rule A2) are two planes of 8, high slices first.  Codes of 4 bits share a byte:
  * the low nibble belongs to columns 0-31 or 64-95 of the step, the high one to 32-63 or 96-127.
@@ -47,7 +48,8 @@ template <int BITS_, int GROUP_, int KIND_> struct form {
                                  : KIND_ == SCALE_SUB    ? 2 + GROUPS / 2
                                                          : 2 + GROUPS;
     static constexpr int CODE_BYTES = VECTORS * 512;
-    static constexpr int BLOCK_BYTES = CODE_BYTES + 8 * WORDS * 4;
+    static constexpr int SCALE_BYTES = 8 * WORDS * 4;
+    static constexpr int BLOCK_BYTES = CODE_BYTES + SCALE_BYTES;  // both, of a step
     static constexpr bool HAS_MINIMUM = KIND_ == SCALE_AFFINE || KIND_ == SCALE_SUB_MIN;
     /* Nibbles of formats with a minimum are unsigned; the others are signed and are used 16 times
      * too large, as the high half of a byte. */
@@ -108,21 +110,24 @@ static __device__ __forceinline__ void load_scales(uint32_t (&words)[F::WORDS], 
     }
 }
 
-/* The A operand of columns 32 * `quarter` .. + 31. */
-template <class F>
-static __device__ __forceinline__ uint4 codes_of(const uint4 (&vectors)[F::VECTORS], int quarter) {
-    if (F::BITS != 4) {
-        return vectors[quarter];
-    }
-    uint4 v = vectors[quarter / 2];
+/* Which of a lane's vectors holds the codes of columns 32 * `quarter` .. + 31. */
+template <class F> static __device__ __forceinline__ constexpr int vector_of(int quarter) {
+    return F::BITS == 4 ? quarter / 2 : quarter;
+}
+
+/* The A operand of those columns, from that vector. */
+template <class F> static __device__ __forceinline__ uint4 codes_of(uint4 v, int quarter) {
     if (F::IS_SHIFTED) {
         int up = quarter % 2 == 0 ? 4 : 0;
         return make_uint4((v.x << up) & 0xF0F0F0F0u, (v.y << up) & 0xF0F0F0F0u,
                           (v.z << up) & 0xF0F0F0F0u, (v.w << up) & 0xF0F0F0F0u);
     }
-    int down = quarter % 2 == 0 ? 0 : 4;
-    return make_uint4((v.x >> down) & 0x0F0F0F0Fu, (v.y >> down) & 0x0F0F0F0Fu,
-                      (v.z >> down) & 0x0F0F0F0Fu, (v.w >> down) & 0x0F0F0F0Fu);
+    if (F::IS_UNSIGNED) {
+        int down = quarter % 2 == 0 ? 0 : 4;
+        return make_uint4((v.x >> down) & 0x0F0F0F0Fu, (v.y >> down) & 0x0F0F0F0Fu,
+                          (v.z >> down) & 0x0F0F0F0Fu, (v.w >> down) & 0x0F0F0F0Fu);
+    }
+    return v;
 }
 
 /* The type of each enum cuda_form. */
@@ -207,11 +212,57 @@ template <int N> static __device__ __forceinline__ void copy_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* Weights are read once: they need no place in the first cache. */
+/* The same for weights, whole lines of which are wanted soon. */
+static __device__ __forceinline__ void copy16_line(void *to, const void *from) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(shared_address(to)),
+                 "l"(from)
+                 : "memory");
+}
+
+/* Read once: no place in the first cache is needed. */
 static __device__ __forceinline__ uint4 load_stream(const void *p) {
     uint4 v;
     asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "l"(p));
     return v;
+}
+
+/* ---- launches that overlap ------------------------------------------------------------------- */
+
+/* From compute capability 9 on, a kernel launched by launch_early may start before the one in front
+ * of it has ended, once all blocks of that have called allow_next(), and reads its results only
+ * after wait_for_previous(). */
+static __device__ __forceinline__ void allow_next() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+static __device__ __forceinline__ void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+template <class... Args>
+static void launch_early(void (*kernel)(Args...), dim3 grid, int threads, size_t shared,
+                         cudaStream_t stream, Args... args) {
+    static int major;
+    if (major == 0) {
+        int device = 0;
+        cudaGetDevice(&device);
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    }
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = major >= 9 ? 1 : 0;
+    cudaLaunchKernelEx(&config, kernel, args...);
 }

@@ -161,16 +161,17 @@ static void put_scales(unsigned char *words, const struct cuda_form_info *info, 
     }
 }
 
-static void pack_row(unsigned char *tile, const struct cuda_form_info *info,
+/* Row r of a tile whose steps' codes and scales begin at `codes` and `scales`. */
+static void pack_row(unsigned char *codes, unsigned char *scales, const struct cuda_form_info *info,
                      const struct cuda_cut *cut, int32_t r, const struct row *from) {
-    for (int32_t s = 0, step = 0; s < CUDA_SEGMENTS; s++) {
-        for (int32_t k = cut->k[s]; k < cut->k[s + 1]; k += CUDA_STEP, step++) {
+    for (int32_t s = 0; s < CUDA_SEGMENTS; s++) {
+        for (int32_t k = cut->k[s]; k < cut->k[s + 1]; k += CUDA_STEP) {
             int32_t n = cut->k[s + 1] - k < CUDA_STEP ? cut->k[s + 1] - k : CUDA_STEP;
-            unsigned char *block = tile + (size_t)step * (size_t)info->block_bytes;
-            unsigned char *words =
-                block + info->block_bytes - PAIR * info->words * 4 + r % PAIR * info->words * 4;
-            put_codes(block, info->bits, r, from->code + k, n);
-            put_scales(words, info, r, from, k / info->group, n / info->group);
+            put_codes(codes, info->bits, r, from->code + k, n);
+            put_scales(scales + r % PAIR * info->words * 4, info, r, from, k / info->group,
+                       n / info->group);
+            codes += info->code_bytes;
+            scales += info->scale_bytes;
         }
     }
 }
@@ -185,8 +186,11 @@ static void pack_integers(struct cuda_packed *p, const struct weight *w, cudaErr
     int32_t k = n_units * unit, n_tiles = (w->t.rows + CUDA_TILE - 1) / CUDA_TILE;
     p->w.k = k;
     p->w.cut = cut_of(n_units, unit);
-    size_t tile_bytes = (size_t)p->w.cut.at[CUDA_SEGMENTS] * (size_t)info.block_bytes;
-    unsigned char *image = mem_zero((size_t)n_tiles, tile_bytes);
+    size_t n_steps = (size_t)p->w.cut.at[CUDA_SEGMENTS];
+    size_t code_bytes = n_steps * (size_t)info.code_bytes;  // of a tile
+    size_t scale_bytes = n_steps * (size_t)info.scale_bytes;
+    unsigned char *codes = mem_zero((size_t)n_tiles, code_bytes + scale_bytes);
+    unsigned char *scales = codes + (size_t)n_tiles * code_bytes;
     float *wide = mem_zero((size_t)k, sizeof *wide);
     size_t n_groups = (size_t)(k / info.group);
     struct row row = {
@@ -202,11 +206,13 @@ static void pack_integers(struct cuda_packed *p, const struct weight *w, cudaErr
         } else {
             decode_b(w, n, k, &row);
         }
-        pack_row(image + (size_t)(n / CUDA_TILE) * tile_bytes, &info, &p->w.cut, n % CUDA_TILE,
-                 &row);
+        size_t tile = (size_t)(n / CUDA_TILE);
+        pack_row(codes + tile * code_bytes, scales + tile * scale_bytes, &info, &p->w.cut,
+                 n % CUDA_TILE, &row);
     }
-    p->w.image = upload(p, image, (size_t)n_tiles * tile_bytes, error);
-    free(image);
+    p->w.codes = upload(p, codes, (size_t)n_tiles * (code_bytes + scale_bytes), error);
+    p->w.scales = p->w.codes + (size_t)n_tiles * code_bytes;
+    free(codes);
     free(wide);
     free(row.code);
     free(row.d);

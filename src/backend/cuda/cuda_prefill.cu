@@ -1,56 +1,18 @@
 /* cuda_prefill.cu - attention E16 for spans of many rows: 128 query rows (rows by heads) a block,
  * 16 a warp, chunk after chunk.
  *
- * Keys and values of a chunk lie in shared memory as in the page, 16-byte pieces exchanged within
- * their row so that a warp's loads meet different banks.  While scores are computed the values are
- * under way, while values are summed the next keys.
+ * While the scores of a chunk are computed its values are under way, while values are summed the
+ * next keys.
  */
 #include "cuda_e16.cuh"
 
 enum { WARPS = 8, THREADS = WARPS * 32, WARP_ROWS = 16 };
 
 template <int S> struct memory {  // S: head_dim / 32, rounded up
-    uint32_t k[S * 16][CHUNK16];
-    uint32_t v[CHUNK16 / 2][S * 32];
+    uint32_t k[S * 16 * CHUNK16];
+    uint32_t v[CHUNK16 / 2 * S * 32];
     float k_scale[CHUNK16], v_scale[CHUNK16];
 };
-
-/* Where 16-byte piece `piece` of pair `row` lies. */
-static __device__ __forceinline__ int32_t swizzle(int32_t row, int32_t piece) {
-    return piece ^ ((row >> 2 & 3) << 1);
-}
-
-template <int WIDTH>
-static __device__ __forceinline__ void copy_rows(uint32_t (*to)[WIDTH], const uint32_t *from,
-                                                 int32_t n_rows, int32_t width) {
-    if (width % 4 == 0) {
-        int32_t pieces = width / 4;
-        for (int32_t i = threadIdx.x; i < n_rows * pieces; i += THREADS) {
-            int32_t row = i / pieces, piece = i % pieces;
-            copy16_async(&to[row][swizzle(row, piece) * 4], from + (size_t)i * 4);
-        }
-    } else {
-        for (int32_t i = threadIdx.x; i < n_rows * width; i += THREADS) {
-            int32_t row = i / width, at = i % width;
-            to[row][swizzle(row, at / 4) * 4 + at % 4] = from[i];
-        }
-    }
-}
-
-static __device__ __forceinline__ void copy_scales(float *to, const float *from) {
-    if (threadIdx.x < CHUNK16 / 4) {
-        copy16_async(to + threadIdx.x * 4, from + threadIdx.x * 4);
-    }
-}
-
-template <int WIDTH>
-static __device__ __forceinline__ void load_pairs(uint4 (&pair)[4], const uint32_t (*from)[WIDTH],
-                                                  int32_t row, int32_t piece, int32_t t) {
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        pair[i] = *reinterpret_cast<const uint4 *>(&from[row + 4 * t + i][(piece ^ (2 * t)) * 4]);
-    }
-}
 
 /* A query's running fold: largest score so far, sum of weights. */
 struct running {
@@ -76,7 +38,7 @@ static __device__ __forceinline__ void score_chunk(float (&s)[4][2][8], const st
 #pragma unroll
         for (int k = 0; k < S; k++) {
             uint4 pair[4];
-            load_pairs(pair, x.k, 16 * k, 8 * b + g, t);
+            load_pairs(pair, x.k, CHUNK16, 16 * k, 8 * b + g, t);
             uint4 ah = S <= 4 ? q[0][k] : query_operand(p, me.row[0], me.row[1], 0, k, t);
             uint4 al = S <= 4 ? q[1][k] : query_operand(p, me.row[0], me.row[1], 1, k, t);
             mma_pairs<false>(high, mid, ah, al, pair);
@@ -136,7 +98,7 @@ mix_chunk(struct queries<S> &me, const struct memory<S> &x, const uint32_t (&hig
 #pragma unroll
         for (int b = 0; b < 4; b++) {
             uint4 pair[4];
-            load_pairs(pair, x.v, 16 * b, 8 * u + g, t);
+            load_pairs(pair, x.v, 32 * S, 16 * b, 8 * u + g, t);
             mma_pairs<true>(
                 sum, mid, make_uint4(high[0][b][0], high[1][b][0], high[0][b][1], high[1][b][1]),
                 make_uint4(low[0][b][0], low[1][b][0], low[0][b][1], low[1][b][1]), pair);
@@ -210,13 +172,13 @@ template <int S> __global__ void __launch_bounds__(THREADS, 1) prefill_kernel(st
     int32_t first = first_seen(p, p.rows.positions[tile.first]) / CHUNK16;
     int32_t end = p.rows.positions[tile.first + tile.n - 1] / CHUNK16 + 1;
     struct chunk16 c = chunk_at(p, tile.first, first, kv_head);
-    copy_rows(x.k, c.k, d / 2, CHUNK16);
+    copy_pairs(x.k, CHUNK16, c.k, d / 2, CHUNK16);
     copy_scales(x.k_scale, c.k_scale);
     copy_commit();
     for (int32_t n = first; n < end; n++) {
         float s[4][2][8], scale[2], keep[2];
         uint32_t high[2][4][2], low[2][4][2];
-        copy_rows(x.v, c.v, CHUNK16 / 2, d);
+        copy_pairs(x.v, 32 * S, c.v, CHUNK16 / 2, d);
         copy_scales(x.v_scale, c.v_scale);
         copy_commit();
         copy_wait<1>();
@@ -227,7 +189,7 @@ template <int S> __global__ void __launch_bounds__(THREADS, 1) prefill_kernel(st
         __syncthreads();  // the values have come, and nobody needs the keys
         if (n + 1 < end) {
             c = chunk_at(p, tile.first, n + 1, kv_head);
-            copy_rows(x.k, c.k, d / 2, CHUNK16);
+            copy_pairs(x.k, CHUNK16, c.k, d / 2, CHUNK16);
             copy_scales(x.k_scale, c.k_scale);
         }
         copy_commit();

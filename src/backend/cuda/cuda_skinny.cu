@@ -2,14 +2,21 @@
  * at the speed of memory.
  *
  * A block's 8 warps are the 8 segments of the sum.  It takes units of T tiles of 16 output rows,
- * one after the other; while a warp computes a step, its loads of the next one are under way, over
- * the ends of units too.  Activations are the B operand: with 16-bit activations the high and the
- * low slice of a row are neighbouring columns of it, so that a thread holds both sums of a row and
- * one product makes them.  They lie in shared memory, whole where they fit, else in a ring.
+ * one after the other.  Each warp has a ring of its own in shared memory, through which the steps
+ * of its weights and activations come, over the ends of units too: with memory as the limit, what
+ * matters is how much is under way.
+ *
+ * Activations are the B operand: with 16-bit activations the high and the low slice of a row are
+ * neighbouring columns of it, so that a thread holds both sums of a row and one product makes them.
  */
 #include "cuda_forms.cuh"
 
-enum { WARPS = CUDA_SEGMENTS, THREADS = WARPS * 32, RING = 2, RESIDENT_BYTES = 110 << 10 };
+enum {
+    WARPS = CUDA_SEGMENTS,
+    THREADS = WARPS * 32,
+    DEPTH_MAX = 8,          // steps of a ring
+    SM_SHARED = 226 << 10,  // of a multiprocessor, less what the system takes of it
+};
 
 /* ---- the activations' image ----------------------------------------------------------------- */
 
@@ -18,7 +25,8 @@ enum { WARPS = CUDA_SEGMENTS, THREADS = WARPS * 32, RING = 2, RESIDENT_BYTES = 1
 template <class F, int NT, bool IS_PAIR> struct acts_step {
     static constexpr int ROWS = NT * (IS_PAIR ? 4 : 8);
     static constexpr int SCALES = NT * 1024, SUMS = SCALES + ROWS * F::GROUPS * 4;
-    static constexpr int BYTES = SUMS + (F::HAS_MINIMUM ? ROWS * F::GROUPS * 4 : 0);
+    static constexpr int USED = SUMS + (F::HAS_MINIMUM ? ROWS * F::GROUPS * 4 : 0);
+    static constexpr int BYTES = CUDA_LINES(USED);
 };
 
 /* ---- the product ---------------------------------------------------------------------------- */
@@ -28,36 +36,50 @@ struct skinny {
     int32_t y_stride, rows;
     const unsigned char *acts;
     struct cuda_weight w;
-    int32_t slots;  // steps of activations that a warp has room for
 };
 
-template <class F, int T> struct weights_step {
-    uint4 codes[T][F::VECTORS];
-    uint32_t words[T][F::WORDS];
+/* A warp's ring and the block's partial sums, of which there are two sets in turn. */
+template <class F, int NT, int T, bool IS_PAIR> struct ring {
+    static constexpr int E = IS_PAIR ? 2 : 4, OUTPUTS = T * NT * E * 32;
+    static constexpr int PARTS = CUDA_SEGMENTS * OUTPUTS * 4;
+    static constexpr int ACTS_AT = T * F::BLOCK_BYTES;
+    static constexpr int SLOT = ACTS_AT + acts_step<F, NT, IS_PAIR>::BYTES;
+    /* Steps that fit when `n` blocks share a multiprocessor: as many blocks as leave two. */
+    static constexpr int fits(int n) {
+        return ((SM_SHARED / n - 1024) - 2 * PARTS) / (WARPS * SLOT);
+    }
+    static constexpr int BLOCKS = NT == 1 && fits(3) >= 2 ? 3 : fits(2) >= 2 ? 2 : 1;
+    static constexpr int DEPTH = fits(BLOCKS) > DEPTH_MAX ? DEPTH_MAX : fits(BLOCKS);
+    static constexpr int BYTES = 2 * PARTS + WARPS * DEPTH * SLOT;
+    static_assert(DEPTH >= 2, "a step is computed while the next one comes");
 };
 
+/* Copy a step of the weights of unit `unit`. */
 template <class F, int T>
-static __device__ __forceinline__ void load_weights(struct weights_step<F, T> &to,
-                                                    const struct cuda_weight &w, int32_t unit,
-                                                    int32_t step, int32_t lane) {
+static __device__ __forceinline__ void stage_weights(unsigned char *to, const struct cuda_weight &w,
+                                                     int32_t unit, int32_t step, int32_t lane) {
     int32_t n_tiles = (w.rows + TILE - 1) / TILE;
 #pragma unroll
     for (int j = 0; j < T; j++) {
         int32_t tile = min(unit * T + j, n_tiles - 1);
-        const unsigned char *block =
-            w.image + ((size_t)tile * w.cut.at[CUDA_SEGMENTS] + step) * F::BLOCK_BYTES;
+        size_t at = (size_t)tile * w.cut.at[CUDA_SEGMENTS] + step;
+        unsigned char *block = to + j * F::BLOCK_BYTES;
+        const unsigned char *codes = w.codes + at * F::CODE_BYTES + lane * 16;
 #pragma unroll
         for (int v = 0; v < F::VECTORS; v++) {
-            to.codes[j][v] = load_stream(block + v * 512 + lane * 16);
+            copy16_line(block + v * 512 + lane * 16, codes + v * 512);
         }
-        load_scales<F>(to.words[j], block + F::CODE_BYTES + lane / 4 * F::WORDS * 4);
+        if (lane < F::SCALE_BYTES / 16) {
+            copy16_async(block + F::CODE_BYTES + lane * 16,
+                         w.scales + at * F::SCALE_BYTES + lane * 16);
+        }
     }
 }
 
 /* Copy what the rows need of one step of the image. */
 template <class F, int NT, bool IS_PAIR>
-static __device__ __forceinline__ void stage(unsigned char *to, const unsigned char *from,
-                                             int32_t rows, int32_t lane) {
+static __device__ __forceinline__ void stage_acts(unsigned char *to, const unsigned char *from,
+                                                  int32_t rows, int32_t lane) {
     typedef acts_step<F, NT, IS_PAIR> step;
     int32_t columns = IS_PAIR ? 2 * rows : rows;
 #pragma unroll
@@ -67,7 +89,7 @@ static __device__ __forceinline__ void stage(unsigned char *to, const unsigned c
             copy16_async(to + nt * 1024 + 512 + lane * 16, from + nt * 1024 + 512 + lane * 16);
         }
     }
-    for (int32_t i = lane; i < (step::BYTES - step::SCALES) / 16; i += 32) {
+    for (int32_t i = lane; i < (step::USED - step::SCALES) / 16; i += 32) {
         copy16_async(to + step::SCALES + i * 16, from + step::SCALES + i * 16);
     }
 }
@@ -96,25 +118,41 @@ add_group(float (&acc)[IS_PAIR ? 2 : 4], const int32_t (&c)[4], const uint32_t (
 
 template <class F, int NT, int T, bool IS_PAIR>
 static __device__ __forceinline__ void compute_step(float (&acc)[T][NT][IS_PAIR ? 2 : 4],
-                                                    const struct weights_step<F, T> &w,
-                                                    const unsigned char *acts, int32_t lane) {
+                                                    const unsigned char *slot, int32_t lane) {
+    const unsigned char *acts = slot + T * F::BLOCK_BYTES;
+    uint32_t words[T][F::WORDS];
     int32_t c[T][NT][4];
+    uint4 two[NT], two_high[NT];  // the B operand of two quarters
+#pragma unroll
+    for (int j = 0; j < T; j++) {
+        load_scales<F>(words[j],
+                       slot + j * F::BLOCK_BYTES + F::CODE_BYTES + lane / 4 * F::WORDS * 4);
+    }
 #pragma unroll
     for (int quarter = 0; quarter < 4; quarter++) {
         uint2 b[NT], high[NT];
 #pragma unroll
         for (int nt = 0; nt < NT; nt++) {
-            const unsigned char *at = acts + nt * 1024 + quarter / 2 * 512 + quarter % 2 * 8;
-            b[nt] = *reinterpret_cast<const uint2 *>(at + lane * 16);
+            const unsigned char *at = acts + nt * 1024 + quarter / 2 * 512;
+            if (quarter % 2 == 0) {
+                two[nt] = *reinterpret_cast<const uint4 *>(at + lane * 16);
+            }
+            b[nt] = quarter % 2 == 0 ? make_uint2(two[nt].x, two[nt].y)
+                                     : make_uint2(two[nt].z, two[nt].w);
             if (F::BITS == 16) {  // the low slices of weights meet high slices only
-                high[nt] = *reinterpret_cast<const uint2 *>(at + (lane & ~4) * 16);
-                high[nt].x = (lane & 4) != 0 ? high[nt].x : 0;
-                high[nt].y = (lane & 4) != 0 ? high[nt].y : 0;
+                if (quarter % 2 == 0) {
+                    two_high[nt] = *reinterpret_cast<const uint4 *>(at + (lane & ~4) * 16);
+                }
+                uint2 h = quarter % 2 == 0 ? make_uint2(two_high[nt].x, two_high[nt].y)
+                                           : make_uint2(two_high[nt].z, two_high[nt].w);
+                high[nt] = (lane & 4) != 0 ? h : make_uint2(0, 0);
             }
         }
 #pragma unroll
         for (int j = 0; j < T; j++) {
-            uint4 a = codes_of<F>(w.codes[j], quarter);
+            const uint4 *codes =
+                reinterpret_cast<const uint4 *>(slot + j * F::BLOCK_BYTES + lane * 16);
+            uint4 a = codes_of<F>(codes[vector_of<F>(quarter) * 32], quarter);
 #pragma unroll
             for (int nt = 0; nt < NT; nt++) {
                 if (F::GROUPS != 1 || quarter == 0) {
@@ -122,21 +160,21 @@ static __device__ __forceinline__ void compute_step(float (&acc)[T][NT][IS_PAIR 
                 }
                 if (F::GROUPS == 8) {
                     mma16<F::IS_UNSIGNED>(c[j][nt], a.x, a.y, b[nt].x);
-                    add_group<F, NT, IS_PAIR>(acc[j][nt], c[j][nt], w.words[j], acts, nt,
-                                              2 * quarter, lane);
+                    add_group<F, NT, IS_PAIR>(acc[j][nt], c[j][nt], words[j], acts, nt, 2 * quarter,
+                                              lane);
                     zero4(c[j][nt]);
                     mma16<F::IS_UNSIGNED>(c[j][nt], a.z, a.w, b[nt].y);
-                    add_group<F, NT, IS_PAIR>(acc[j][nt], c[j][nt], w.words[j], acts, nt,
+                    add_group<F, NT, IS_PAIR>(acc[j][nt], c[j][nt], words[j], acts, nt,
                                               2 * quarter + 1, lane);
                     continue;
                 }
                 mma32<F::IS_UNSIGNED>(c[j][nt], a, b[nt].x, b[nt].y);
                 if (F::BITS == 16) {
-                    mma32<false>(c[j][nt], w.codes[j][quarter + F::VECTORS / 2], high[nt].x,
+                    mma32<false>(c[j][nt], codes[(quarter + F::VECTORS / 2) * 32], high[nt].x,
                                  high[nt].y);
                 }
                 if (F::GROUPS == 4 || quarter == 3) {
-                    add_group<F, NT, IS_PAIR>(acc[j][nt], c[j][nt], w.words[j], acts, nt,
+                    add_group<F, NT, IS_PAIR>(acc[j][nt], c[j][nt], words[j], acts, nt,
                                               F::GROUPS == 4 ? quarter : 0, lane);
                 }
             }
@@ -167,118 +205,113 @@ static __device__ __forceinline__ void write_unit(const struct skinny &p, const 
 }
 
 template <class F, int NT, int T, bool IS_PAIR>
-__global__ void __launch_bounds__(THREADS, 2) skinny_kernel(struct skinny p) {
-    constexpr int E = IS_PAIR ? 2 : 4, BYTES = acts_step<F, NT, IS_PAIR>::BYTES;
-    constexpr int OUTPUTS = T * NT * E * 32;
+__global__ void __launch_bounds__(THREADS, (ring<F, NT, T, IS_PAIR>::BLOCKS))
+    skinny_kernel(struct skinny p) {
+    typedef ring<F, NT, T, IS_PAIR> room;
+    constexpr int DEPTH = room::DEPTH, ACTS = acts_step<F, NT, IS_PAIR>::BYTES;
     extern __shared__ __align__(16) unsigned char shared[];
     int32_t lane = threadIdx.x % 32, s = threadIdx.x / 32;
     int32_t first = p.w.cut.at[s], n_steps = p.w.cut.at[s + 1] - first;
     int32_t n_units = (p.w.rows + TILE * T - 1) / (TILE * T);
     float *parts = reinterpret_cast<float *>(shared);
-    unsigned char *room = shared + CUDA_SEGMENTS * OUTPUTS * 4 + (size_t)s * p.slots * BYTES;
-    const unsigned char *acts = p.acts + (size_t)first * BYTES;
-    bool is_resident = p.slots >= n_steps;
+    unsigned char *slots = shared + 2 * room::PARTS + s * DEPTH * room::SLOT;
+    const unsigned char *acts = p.acts + (size_t)first * ACTS;
 
-    struct weights_step<F, T> now, next;
-    if (n_steps > 0) {
-        load_weights<F, T>(next, p.w, blockIdx.x, first, lane);
+    /* What comes next: a step of a unit.  The weights of the first steps need not wait. */
+    int32_t unit_ahead = n_steps > 0 ? blockIdx.x : n_units, step_ahead = 0;
+    for (int32_t i = 0; i < DEPTH - 1; i++) {
+        if (unit_ahead < n_units) {
+            stage_weights<F, T>(slots + i * room::SLOT, p.w, unit_ahead, first + step_ahead, lane);
+        }
+        step_ahead++;
+        unit_ahead += step_ahead == n_steps ? gridDim.x : 0;
+        step_ahead = step_ahead == n_steps ? 0 : step_ahead;
     }
-    for (int32_t i = 0; i < (is_resident ? n_steps : RING - 1); i++) {
-        stage<F, NT, IS_PAIR>(room + i * BYTES, acts + (size_t)i * BYTES, p.rows, lane);
+    allow_next();
+    wait_for_previous();
+    for (int32_t i = 0; i < DEPTH - 1; i++) {
+        if (n_steps > 0) {
+            stage_acts<F, NT, IS_PAIR>(slots + i * room::SLOT + room::ACTS_AT,
+                                       acts + (size_t)(i % n_steps) * ACTS, p.rows, lane);
+        }
         copy_commit();
     }
-    if (is_resident) {
-        copy_wait<0>();
-        __syncwarp();
-    }
-    int32_t slot = 0, ahead = is_resident ? 0 : (RING - 1) % n_steps;
+    int32_t slot = 0, free_slot = DEPTH - 1, set = 0;
     for (int32_t unit = blockIdx.x; unit < n_units; unit += gridDim.x) {
-        float acc[T][NT][E] = {};
+        float acc[T][NT][room::E] = {};
         for (int32_t i = 0; i < n_steps; i++) {
-            now = next;
-            bool is_last = i == n_steps - 1;
-            int32_t next_unit = is_last ? unit + gridDim.x : unit;
-            if (next_unit < n_units) {
-                load_weights<F, T>(next, p.w, next_unit, first + (is_last ? 0 : i + 1), lane);
+            if (unit_ahead < n_units) {
+                unsigned char *to = slots + free_slot * room::SLOT;
+                stage_weights<F, T>(to, p.w, unit_ahead, first + step_ahead, lane);
+                stage_acts<F, NT, IS_PAIR>(to + room::ACTS_AT, acts + (size_t)step_ahead * ACTS,
+                                           p.rows, lane);
+                step_ahead++;
+                unit_ahead += step_ahead == n_steps ? gridDim.x : 0;
+                step_ahead = step_ahead == n_steps ? 0 : step_ahead;
             }
-            if (is_resident) {
-                slot = i;
-            } else {
-                int32_t to = slot + RING - 1 >= RING ? slot - 1 : slot + RING - 1;
-                stage<F, NT, IS_PAIR>(room + to * BYTES, acts + (size_t)ahead * BYTES, p.rows,
-                                      lane);
-                copy_commit();
-                copy_wait<RING - 1>();
-                __syncwarp();
-                ahead = ahead + 1 == n_steps ? 0 : ahead + 1;
-            }
-            compute_step<F, NT, T, IS_PAIR>(acc, now, room + slot * BYTES, lane);
-            if (!is_resident) {
-                __syncwarp();  // before the slot is filled again
-                slot = slot + 1 == RING ? 0 : slot + 1;
-            }
+            copy_commit();
+            copy_wait<DEPTH - 1>();
+            __syncwarp();
+            compute_step<F, NT, T, IS_PAIR>(acc, slots + slot * room::SLOT, lane);
+            __syncwarp();  // before the slot is filled again
+            free_slot = slot;
+            slot = slot + 1 == DEPTH ? 0 : slot + 1;
         }
+        float *to = parts + set * CUDA_SEGMENTS * room::OUTPUTS;
 #pragma unroll
-        for (int i = 0; i < T * NT * E; i++) {
-            parts[s * OUTPUTS + i * 32 + lane] = acc[i / E / NT][i / E % NT][i % E];
+        for (int i = 0; i < T * NT * room::E; i++) {
+            to[s * room::OUTPUTS + i * 32 + lane] =
+                acc[i / room::E / NT][i / room::E % NT][i % room::E];
         }
         __syncthreads();
-        write_unit<NT, T, IS_PAIR>(p, parts, unit);
-        __syncthreads();
+        write_unit<NT, T, IS_PAIR>(p, to, unit);
+        set ^= 1;  // the next barrier comes before this set is written again
     }
-    copy_wait<0>();
 }
 
 /* ---- launches ------------------------------------------------------------------------------- */
 
 template <class F, int NT, int T, bool IS_PAIR>
-static void launch(cudaStream_t stream, struct skinny p) {
-    constexpr int BYTES = acts_step<F, NT, IS_PAIR>::BYTES;
-    constexpr int PARTS = CUDA_SEGMENTS * T * NT * (IS_PAIR ? 2 : 4) * 32 * 4;
+static void launch(cudaStream_t stream, const struct skinny &p) {
+    constexpr int BYTES = ring<F, NT, T, IS_PAIR>::BYTES;
     static int32_t blocks_max;  // of the device at a time
-    int32_t longest = 0, n_units = (p.w.rows + TILE * T - 1) / (TILE * T);
-    for (int32_t s = 0; s < CUDA_SEGMENTS; s++) {
-        longest = max(longest, p.w.cut.at[s + 1] - p.w.cut.at[s]);
-    }
-    bool fits = PARTS + WARPS * longest * BYTES <= RESIDENT_BYTES;
-    p.slots = fits || longest < RING ? longest : RING;
     if (blocks_max == 0) {
         int device = 0, n_sm = 0, per_sm = 0;
         cudaGetDevice(&device);
         cudaDeviceGetAttribute(&n_sm, cudaDevAttrMultiProcessorCount, device);
         cudaFuncSetAttribute(skinny_kernel<F, NT, T, IS_PAIR>,
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, RESIDENT_BYTES);
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, skinny_kernel<F, NT, T, IS_PAIR>,
-                                                      THREADS, RESIDENT_BYTES);
-        blocks_max = n_sm * per_sm;
+                                                      THREADS, BYTES);
+        blocks_max = n_sm * max(per_sm, 1);
     }
     /* As many blocks as give all of them the same number of units. */
+    int32_t n_units = (p.w.rows + TILE * T - 1) / (TILE * T);
     int32_t rounds = (n_units + blocks_max - 1) / blocks_max;
-    int32_t blocks = (n_units + rounds - 1) / rounds;
-    skinny_kernel<F, NT, T, IS_PAIR>
-        <<<blocks, THREADS, PARTS + WARPS * p.slots * BYTES, stream>>>(p);
+    launch_early(skinny_kernel<F, NT, T, IS_PAIR>, dim3((n_units + rounds - 1) / rounds), THREADS,
+                 BYTES, stream, p);
 }
 
 template <class F>
 static void launch_form(cudaStream_t stream, const struct skinny &p, const struct cuda_acts *a) {
-    /* Tiles of a unit: more of them read the activations less often, and want registers. */
-    constexpr int T = F::BITS == 16 ? 1 : 2, WIDE = F::KIND == SCALE_ONE ? T : 1;
+    /* Tiles of a unit: more of them read the activations less often. */
+    constexpr int T = F::BITS == 16 ? 1 : 2;
     bool has_low = a->has_low;
     switch (cuda_column_tiles(a)) {
     case 1:
-        has_low ? launch<F, 1, T, true>(stream, p) : launch<F, 1, T, false>(stream, p);
+        has_low ? launch<F, 1, 1, true>(stream, p) : launch<F, 1, 1, false>(stream, p);
         break;
     case 2:
-        has_low ? launch<F, 2, T, true>(stream, p) : launch<F, 2, WIDE, false>(stream, p);
+        has_low ? launch<F, 2, T, true>(stream, p) : launch<F, 2, T, false>(stream, p);
         break;
     default:
-        launch<F, 4, WIDE, true>(stream, p);
+        launch<F, 4, T, true>(stream, p);
     }
 }
 
 void cuda_matmul_skinny(void *stream, float *y, int32_t y_stride, const struct cuda_acts *a,
                         const struct cuda_weight *w) {
-    struct skinny p = {y, y_stride, a->rows, a->image, *w, 0};
+    struct skinny p = {y, y_stride, a->rows, a->image, *w};
 #define LAUNCH(name, type)                                                                         \
     case name:                                                                                     \
         launch_form<type>(as_stream(stream), p, a);                                                \

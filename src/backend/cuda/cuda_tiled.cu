@@ -47,11 +47,16 @@ static __device__ __forceinline__ void fill_stage(unsigned char *to, const struc
                                                   int32_t step) {
     typedef stage<F, NT, HAS_LOW> st;
     int32_t n_tiles = (p.w.rows + TILE - 1) / TILE, n_steps = p.w.cut.at[CUDA_SEGMENTS];
-    for (int32_t i = threadIdx.x; i < TILES * (F::BLOCK_BYTES / 16); i += THREADS) {
-        int32_t j = i / (F::BLOCK_BYTES / 16), at = i % (F::BLOCK_BYTES / 16) * 16;
+    for (int j = 0; j < TILES; j++) {
         int32_t tile = min((int32_t)blockIdx.y * TILES + j, n_tiles - 1);
-        copy16_async(to + j * F::BLOCK_BYTES + at,
-                     p.w.image + ((size_t)tile * n_steps + step) * F::BLOCK_BYTES + at);
+        size_t at = (size_t)tile * n_steps + step;
+        copy_bytes(to + j * F::BLOCK_BYTES, p.w.codes + at * F::CODE_BYTES, F::CODE_BYTES);
+    }
+    for (int32_t i = threadIdx.x; i < TILES * (F::SCALE_BYTES / 16); i += THREADS) {
+        int32_t j = i / (F::SCALE_BYTES / 16), piece = i % (F::SCALE_BYTES / 16) * 16;
+        int32_t tile = min((int32_t)blockIdx.y * TILES + j, n_tiles - 1);
+        copy16_async(to + j * F::BLOCK_BYTES + F::CODE_BYTES + piece,
+                     p.w.scales + ((size_t)tile * n_steps + step) * F::SCALE_BYTES + piece);
     }
     int32_t row = blockIdx.x * st::ROWS, in_block = row % CUDA_TILED_ROWS;
     const unsigned char *from =
@@ -115,7 +120,7 @@ compute_rows(float (&acc)[WARP_TILES][NT][4], const uint4 (&codes)[WARP_TILES][F
         uint32_t l1 = quarter % 2 == 0 ? bl[quarter / 2].y : bl[quarter / 2].w;
 #pragma unroll
         for (int j = 0; j < WARP_TILES; j++) {
-            uint4 a = codes_of<F>(codes[j], quarter);
+            uint4 a = codes_of<F>(codes[j][vector_of<F>(quarter)], quarter);
             if (F::GROUPS != 1 || quarter == 0) {
                 zero4(c[j]);
                 zero4(low[j]);
