@@ -17,7 +17,7 @@ static struct block *add(struct blocks *blocks, enum block_kind kind) {
         blocks->at = mem_grow(blocks->at, (size_t)blocks->room * sizeof *blocks->at);
     }
     struct block *block = &blocks->at[blocks->n++];
-    *block = (struct block){.kind = kind, .call = -1};
+    *block = (struct block){.kind = kind, .number = blocks->n_begun++, .call = -1};
     buffer_init(&block->text, LIMIT_BODY_BYTES);
     buffer_text(&block->text, "");
     return block;
@@ -66,7 +66,8 @@ void blocks_add(struct blocks *blocks, const struct reply_part *part) {
                 break;
             }
         }
-        add_text(blocks, BLOCK_CONTENT, part);
+        block = add(blocks, BLOCK_CONTENT);  // not the one before the call: streams closed that
+        buffer_append(&block->text, part->text, part->size);
         break;
     }
 }

@@ -7,6 +7,7 @@ enum block_kind { BLOCK_CONTENT, BLOCK_REASONING, BLOCK_CALL };
 
 struct block {
     enum block_kind kind;
+    int32_t number;      // in the order in which blocks began, lost ones counted
     struct buffer text;  // of a call: its arguments
     char *name;          // of a call
     int32_t call;        // of a call: its number
@@ -16,6 +17,7 @@ struct block {
 struct blocks {
     struct block *at;
     int32_t n, room;
+    int32_t n_begun;
 };
 
 /* A call that was lost becomes content again. */

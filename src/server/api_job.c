@@ -110,6 +110,14 @@ static bool take_event(struct job *job, struct choice *c, const struct event *ev
     return true;
 }
 
+static void free_state(const struct job_form *form, void *state) {
+    if (form->free_state != NULL) {
+        form->free_state(state);
+    } else {
+        free(state);
+    }
+}
+
 static void job_free(struct job *job) {
     for (int32_t i = 0; i < job->n_choices; i++) {
         struct choice *c = &job->choices[i];
@@ -125,7 +133,7 @@ static void job_free(struct job *job) {
     free(job->choices);
     free(job->model);
     free(job->forced);
-    free(job->state);
+    free_state(job->form, job->state);
     free(job);
 }
 
@@ -386,7 +394,23 @@ void job_run_chat(struct server *server, struct http_exchange *x, const struct j
         job_run(server, x, &call);
     } else {
         form->refuse(x, &err, param);
-        free(state);
+        free_state(form, state);
     }
     chat_plan_free(&plan);
+}
+
+enum status job_count_tokens(struct server *server, struct http_exchange *x,
+                             const struct json *body, int32_t *n, const char **param,
+                             struct error *err) {
+    const struct model *model = engine_model(server->engine);
+    struct chat_plan plan = {.format = NULL};
+    struct api_fields fields;
+    enum status status = api_fields_read(&fields, API_CHAT, body, model, &x->arena, err);
+    *param = fields.param;
+    if (status == STATUS_OK) {
+        status = chat_plan_make(&plan, model, body, param, err);
+    }
+    *n = plan.prompt.n;
+    chat_plan_free(&plan);
+    return status;
 }

@@ -53,6 +53,7 @@ struct job_form {
     void (*idle)(struct job *job, struct buffer *out);
     void (*whole)(struct job *job, struct buffer *out);
     void (*refuse)(struct http_exchange *x, const struct error *err, const char *param);
+    void (*free_state)(void *state);  // NULL: free()
 };
 
 struct job {
@@ -72,7 +73,7 @@ struct job {
     double last_sent_ms;
     bool has_failed, is_finished;
     struct buffer *out;  // of the stream's piece that is being made; NULL: whole reply
-    void *state;         // the form's; freed with free()
+    void *state;         // the form's
 };
 
 /* One choice's prompt; `echo` (may be NULL) is text to repeat before the reply. */
@@ -97,6 +98,11 @@ void job_run(struct server *server, struct http_exchange *x, const struct job_ca
 /* A chat request of OpenAI's shape, from fields to answer; takes `state`. */
 void job_run_chat(struct server *server, struct http_exchange *x, const struct job_form *form,
                   const struct json *body, void *state);
+
+/* How many tokens such a request's prompt has. */
+MUST_CHECK enum status job_count_tokens(struct server *server, struct http_exchange *x,
+                                        const struct json *body, int32_t *n, const char **param,
+                                        struct error *err);
 
 /* For forms: a call's id, stable for the reply: PREFIX and digits. */
 void job_call_id(char *out, size_t size, const char *prefix, const struct choice *c, int32_t call);

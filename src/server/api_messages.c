@@ -326,26 +326,18 @@ void api_messages(struct server *server, struct http_exchange *x) {
 }
 
 void api_count_tokens(struct server *server, struct http_exchange *x) {
-    const struct model *model = engine_model(server->engine);
     struct json *chat = read_body(x, true);
-    struct chat_plan plan;
-    struct api_fields fields;
     struct error err;
     const char *param;
+    int32_t n;
     if (chat == NULL) {
         return;
     }
-    enum status status = api_fields_read(&fields, API_CHAT, chat, model, &x->arena, &err);
-    plan = (struct chat_plan){.format = NULL};
-    if (status == STATUS_OK) {
-        status = chat_plan_make(&plan, model, chat, &param, &err);
-    }
-    if (status == STATUS_OK) {
-        const char *text = arena_printf(&x->arena, "{\"input_tokens\":%d}", (int)plan.prompt.n);
+    if (job_count_tokens(server, x, chat, &n, &param, &err) == STATUS_OK) {
+        const char *text = arena_printf(&x->arena, "{\"input_tokens\":%d}", (int)n);
         http_reply(x, 200, "application/json", text, strlen(text));
     } else {
-        refuse(x, &err, NULL);
+        refuse(x, &err, param);
     }
-    chat_plan_free(&plan);
     json_close(chat);
 }

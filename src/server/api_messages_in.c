@@ -1,117 +1,54 @@
 /* api_messages_in.c - blocks to messages, tools to functions. */
 #include "api_messages_in.h"
 
+#include "api_translate.h"
 #include "limits.h"
 
 #include <string.h>
 
-enum use { APPLIED, IGNORED, REFUSED };
-
-static const struct field {
-    const char *name;
-    enum use use;
-    const char *chat;  // copied under this name; NULL: read below
-} fields[] = {
-    {"model", APPLIED, "model"},
-    {"max_tokens", APPLIED, "max_tokens"},
-    {"messages", APPLIED, NULL},
-    {"system", APPLIED, NULL},
-    {"tools", APPLIED, NULL},
-    {"tool_choice", APPLIED, NULL},
-    {"thinking", APPLIED, NULL},
-    {"output_config", APPLIED, NULL},
-    {"stop_sequences", APPLIED, "stop"},
-    {"temperature", APPLIED, "temperature"},
-    {"top_p", APPLIED, "top_p"},
-    {"top_k", APPLIED, "top_k"},
-    {"stream", APPLIED, "stream"},
-    {"seed", APPLIED, "seed"},  // this and the next three are no fields of Anthropic's
-    {"min_p", APPLIED, "min_p"},
-    {"draft", APPLIED, "draft"},
-    {"cache_salt", APPLIED, "cache_salt"},
-    {"metadata", IGNORED, NULL},
-    {"service_tier", IGNORED, NULL},
-    {"context_management", IGNORED, NULL},
-    {"cache_control", IGNORED, NULL},
-    {"inference_geo", IGNORED, NULL},
-    {"thread", REFUSED, NULL},
-    {"container", REFUSED, NULL},
-    {"mcp_servers", REFUSED, NULL},
+static const struct translated_field fields[] = {
+    {"model", FIELD_APPLIED, "model"},
+    {"max_tokens", FIELD_APPLIED, "max_tokens"},
+    {"messages", FIELD_APPLIED, NULL},
+    {"system", FIELD_APPLIED, NULL},
+    {"tools", FIELD_APPLIED, NULL},
+    {"tool_choice", FIELD_APPLIED, NULL},
+    {"thinking", FIELD_APPLIED, NULL},
+    {"output_config", FIELD_APPLIED, NULL},
+    {"stop_sequences", FIELD_APPLIED, "stop"},
+    {"temperature", FIELD_APPLIED, "temperature"},
+    {"top_p", FIELD_APPLIED, "top_p"},
+    {"top_k", FIELD_APPLIED, "top_k"},
+    {"stream", FIELD_APPLIED, "stream"},
+    {"seed", FIELD_APPLIED, "seed"},  // this and the next three are no fields of Anthropic's
+    {"min_p", FIELD_APPLIED, "min_p"},
+    {"draft", FIELD_APPLIED, "draft"},
+    {"cache_salt", FIELD_APPLIED, "cache_salt"},
+    {"metadata", FIELD_IGNORED, NULL},
+    {"service_tier", FIELD_IGNORED, NULL},
+    {"context_management", FIELD_IGNORED, NULL},
+    {"cache_control", FIELD_IGNORED, NULL},
+    {"inference_geo", FIELD_IGNORED, NULL},
+    {"thread", FIELD_REFUSED, NULL},
+    {"container", FIELD_REFUSED, NULL},
+    {"mcp_servers", FIELD_REFUSED, NULL},
 };
-
-enum { N_FIELDS = sizeof fields / sizeof fields[0] };
-
-/* One translation: the first failure wins. */
-struct translation {
-    const struct json *body;
-    struct json_writer w;
-    struct arena *arena;
-    struct error *err;
-    enum status status;
-    const char *param;
-};
-
-static void fail(struct translation *t, const char *param, enum status status, const char *what) {
-    if (t->status == STATUS_OK) {
-        t->param = param;
-        t->status = error_set(t->err, status, "%s: %s", param, what);
-    }
-}
-
-static const char *type_of(const struct json *block) {
-    return json_text(json_get(block, "type"), "");
-}
-
-static bool is_type(const struct json *block, const char *type) {
-    return strcmp(type_of(block), type) == 0;
-}
-
-static bool is_absent(const struct json *value) {
-    return json_kind(value) == JSON_KIND_ABSENT || json_kind(value) == JSON_KIND_NULL;
-}
-
-static void put_text(struct json_writer *w, const char *key, const struct buffer *text) {
-    json_put_key(w, key);
-    json_put_bytes(w, text->data != NULL ? text->data : "", text->size);
-}
-
-/* ---- fields --------------------------------------------------------------------------------- */
-
-static void copy_fields(struct translation *t) {
-    for (void *it = json_first(t->body); it != NULL; it = json_next(t->body, it)) {
-        const struct json *value = json_value(it);
-        const struct field *field = NULL;
-        for (size_t i = 0; i < N_FIELDS; i++) {
-            field = strcmp(fields[i].name, json_key(it)) == 0 ? &fields[i] : field;
-        }
-        bool is_empty =
-            is_absent(value) || (json_kind(value) == JSON_KIND_ARRAY && json_count(value) == 0);
-        if (field == NULL && !is_absent(value)) {
-            fail(t, arena_printf(t->arena, "%s", json_key(it)), STATUS_BAD_INPUT,
-                 "this server does not know the field, and will not ignore it silently");
-        } else if (field != NULL && field->use == REFUSED && !is_empty) {
-            fail(t, field->name, STATUS_UNSUPPORTED, "is not supported by this server");
-        } else if (field != NULL && field->chat != NULL && !is_absent(value)) {
-            json_put_key(&t->w, field->chat);
-            json_put_json(&t->w, value);
-        }
-    }
-}
 
 /* thinking says whether, output_config.effort how much. */
 static void put_effort(struct translation *t) {
     const struct json *thinking = json_get(t->body, "thinking");
     const struct json *config = json_get(t->body, "output_config");
     const char *effort = json_text(json_get(config, "effort"), "medium");
-    bool is_known = is_absent(thinking) || is_type(thinking, "disabled") ||
-                    is_type(thinking, "enabled") || is_type(thinking, "adaptive");
-    bool thinks = !is_absent(thinking) && !is_type(thinking, "disabled");
+    bool is_known = json_is_absent(thinking) || json_is_type(thinking, "disabled") ||
+                    json_is_type(thinking, "enabled") || json_is_type(thinking, "adaptive");
+    bool thinks = !json_is_absent(thinking) && !json_is_type(thinking, "disabled");
     if (!is_known) {
-        fail(t, "thinking", STATUS_BAD_INPUT,
-             "wants {\"type\": \"enabled\", \"adaptive\" or \"disabled\"}");
+        translate_fail(t, "thinking", STATUS_BAD_INPUT,
+                       "wants {\"type\": \"enabled\", \"adaptive\" or \"disabled\"}");
     }
-    if (!is_absent(json_get(config, "format"))) {
-        fail(t, "output_config.format", STATUS_UNSUPPORTED, "is not supported by this server");
+    if (!json_is_absent(json_get(config, "format"))) {
+        translate_fail(t, "output_config.format", STATUS_UNSUPPORTED,
+                       "is not supported by this server");
     }
     json_pair_string(&t->w, "reasoning_effort", thinks ? effort : "none");
 }
@@ -119,7 +56,7 @@ static void put_effort(struct translation *t) {
 static void put_tool_choice(struct translation *t) {
     static const char *const kinds[][2] = {{"auto", "auto"}, {"any", "required"}, {"none", "none"}};
     const struct json *choice = json_get(t->body, "tool_choice");
-    if (is_absent(choice)) {
+    if (json_is_absent(choice)) {
         return;
     }
     if (json_bool(json_get(choice, "disable_parallel_tool_use"), false)) {
@@ -127,24 +64,17 @@ static void put_tool_choice(struct translation *t) {
         json_put_bool(&t->w, false);
     }
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (is_type(choice, kinds[i][0])) {
+        if (json_is_type(choice, kinds[i][0])) {
             json_pair_string(&t->w, "tool_choice", kinds[i][1]);
             return;
         }
     }
-    if (!is_type(choice, "tool")) {
-        fail(t, "tool_choice", STATUS_BAD_INPUT,
-             "wants a type of \"auto\", \"any\", \"tool\" or \"none\"");
+    if (!json_is_type(choice, "tool")) {
+        translate_fail(t, "tool_choice", STATUS_BAD_INPUT,
+                       "wants a type of \"auto\", \"any\", \"tool\" or \"none\"");
         return;
     }
-    json_put_key(&t->w, "tool_choice");
-    json_open_object(&t->w);
-    json_pair_string(&t->w, "type", "function");
-    json_put_key(&t->w, "function");
-    json_open_object(&t->w);
-    json_pair_string(&t->w, "name", json_text(json_get(choice, "name"), ""));
-    json_close_object(&t->w);
-    json_close_object(&t->w);
+    translate_tool_choice(t, json_text(json_get(choice, "name"), ""));
 }
 
 static void put_tools(struct translation *t) {
@@ -158,24 +88,12 @@ static void put_tools(struct translation *t) {
         const struct json *tool = json_at(tools, i);
         const char *type = json_text(json_get(tool, "type"), "custom");
         if (strcmp(type, "custom") != 0) {
-            fail(t, arena_printf(t->arena, "tools.%zu", i), STATUS_UNSUPPORTED,
-                 arena_printf(t->arena, "tools of type '%.60s' run at the vendor; not here", type));
+            translate_fail_at(t, STATUS_UNSUPPORTED,
+                              "tools that run at the vendor are not supported here",
+                              "tools.%zu: type '%.60s'", i, type);
         }
-        json_open_object(&t->w);
-        json_pair_string(&t->w, "type", "function");
-        json_put_key(&t->w, "function");
-        json_open_object(&t->w);
-        json_pair_string(&t->w, "name", json_text(json_get(tool, "name"), ""));
-        if (!is_absent(json_get(tool, "description"))) {
-            json_put_key(&t->w, "description");
-            json_put_json(&t->w, json_get(tool, "description"));
-        }
-        if (!is_absent(json_get(tool, "input_schema"))) {
-            json_put_key(&t->w, "parameters");
-            json_put_json(&t->w, json_get(tool, "input_schema"));
-        }
-        json_close_object(&t->w);
-        json_close_object(&t->w);
+        translate_tool(t, json_text(json_get(tool, "name"), ""), json_get(tool, "description"),
+                       json_get(tool, "input_schema"));
     }
     json_close_array(&t->w);
 }
@@ -183,10 +101,8 @@ static void put_tools(struct translation *t) {
 /* ---- messages ------------------------------------------------------------------------------- */
 
 static void refuse_block(struct translation *t, size_t i, size_t k, const struct json *block) {
-    fail(t, arena_printf(t->arena, "messages.%zu.content.%zu", i, k), STATUS_UNSUPPORTED,
-         arena_printf(t->arena,
-                      "blocks of type '%.60s' are not supported here; this model reads text",
-                      type_of(block)));
+    translate_fail_at(t, STATUS_UNSUPPORTED, "is not supported here; this model reads text",
+                      "messages.%zu.content.%zu: type '%.60s'", i, k, json_type(block));
 }
 
 /* A string, or text blocks joined.  A block that the vendor's accounting puts first, and which
@@ -198,7 +114,7 @@ static void add_text(struct translation *t, struct buffer *out, const struct jso
     buffer_append(out, json_text(content, ""), json_text_size(content));
     for (size_t k = 0; json_kind(content) == JSON_KIND_ARRAY && k < json_count(content); k++) {
         const struct json *block = json_at(content, k), *text = json_get(block, "text");
-        if (!is_type(block, "text")) {
+        if (!json_is_type(block, "text")) {
             refuse_block(t, i, k, block);
         } else if (strncmp(json_text(text, ""), billing, strlen(billing)) != 0) {
             buffer_text(out, is_first ? "" : between);
@@ -208,14 +124,6 @@ static void add_text(struct translation *t, struct buffer *out, const struct jso
     }
 }
 
-static void put_message(struct translation *t, const char *role, struct buffer *text) {
-    json_open_object(&t->w);
-    json_pair_string(&t->w, "role", role);
-    put_text(&t->w, "content", text);
-    json_close_object(&t->w);
-    buffer_clear(text);
-}
-
 /* The function that a result belongs to: the call of that id before it. */
 static const char *called_name(const struct translation *t, size_t before, const char *id) {
     const struct json *messages = json_get(t->body, "messages");
@@ -223,7 +131,7 @@ static const char *called_name(const struct translation *t, size_t before, const
         const struct json *content = json_get(json_at(messages, i), "content");
         for (size_t k = 0; k < json_count(content); k++) {
             const struct json *block = json_at(content, k);
-            if (is_type(block, "tool_use") &&
+            if (json_is_type(block, "tool_use") &&
                 strcmp(json_text(json_get(block, "id"), ""), id) == 0) {
                 return json_text(json_get(block, "name"), NULL);
             }
@@ -244,7 +152,7 @@ static void put_result(struct translation *t, const struct json *block, size_t i
     if (name != NULL) {
         json_pair_string(&t->w, "name", name);
     }
-    put_text(&t->w, "content", &text);
+    translate_put(t, "content", &text);
     json_close_object(&t->w);
     buffer_free(&text);
 }
@@ -256,13 +164,13 @@ static void put_user(struct translation *t, const struct json *content, size_t i
     buffer_init(&text, LIMIT_BODY_BYTES);
     for (size_t k = 0; k < json_count(content); k++) {
         const struct json *block = json_at(content, k), *words = json_get(block, "text");
-        if (is_type(block, "text")) {
+        if (json_is_type(block, "text")) {
             buffer_text(&text, has_text ? "\n\n" : "");
             buffer_append(&text, json_text(words, ""), json_text_size(words));
             has_text = true;
-        } else if (is_type(block, "tool_result")) {
+        } else if (json_is_type(block, "tool_result")) {
             if (has_text) {
-                put_message(t, "user", &text);
+                translate_message(t, "user", &text);
                 has_text = false;
             }
             put_result(t, block, i);
@@ -271,7 +179,7 @@ static void put_user(struct translation *t, const struct json *content, size_t i
         }
     }
     if (has_text || json_count(content) == 0) {
-        put_message(t, "user", &text);
+        translate_message(t, "user", &text);
     }
     buffer_free(&text);
 }
@@ -303,27 +211,27 @@ static void put_assistant(struct translation *t, const struct json *content, siz
     for (size_t k = 0; k < json_count(content); k++) {
         const struct json *block = json_at(content, k);
         const struct json *words =
-            json_get(block, is_type(block, "thinking") ? "thinking" : "text");
-        if (is_type(block, "text") || is_type(block, "thinking")) {
-            struct buffer *out = is_type(block, "text") ? &text : &thinking;
+            json_get(block, json_is_type(block, "thinking") ? "thinking" : "text");
+        if (json_is_type(block, "text") || json_is_type(block, "thinking")) {
+            struct buffer *out = json_is_type(block, "text") ? &text : &thinking;
             buffer_append(out, json_text(words, ""), json_text_size(words));
-        } else if (is_type(block, "tool_use")) {
+        } else if (json_is_type(block, "tool_use")) {
             n_calls++;
-        } else if (!is_type(block, "redacted_thinking")) {
+        } else if (!json_is_type(block, "redacted_thinking")) {
             refuse_block(t, i, k, block);
         }
     }
     json_open_object(&t->w);
     json_pair_string(&t->w, "role", "assistant");
-    put_text(&t->w, "content", &text);
+    translate_put(t, "content", &text);
     if (thinking.size > 0) {
-        put_text(&t->w, "reasoning_content", &thinking);
+        translate_put(t, "reasoning_content", &thinking);
     }
     if (n_calls > 0) {
         json_put_key(&t->w, "tool_calls");
         json_open_array(&t->w);
         for (size_t k = 0; k < json_count(content); k++) {
-            if (is_type(json_at(content, k), "tool_use")) {
+            if (json_is_type(json_at(content, k), "tool_use")) {
                 put_call(t, json_at(content, k));
             }
         }
@@ -341,12 +249,12 @@ static void put_one(struct translation *t, const struct json *message, size_t i)
     bool is_assistant = strcmp(role, "assistant") == 0, is_system = strcmp(role, "system") == 0;
     struct buffer text;
     if (!is_assistant && !is_system && strcmp(role, "user") != 0) {
-        fail(t, arena_printf(t->arena, "messages.%zu.role", i), STATUS_BAD_INPUT,
-             "wants user, assistant or system");
+        translate_fail_at(t, STATUS_BAD_INPUT, "wants user, assistant or system",
+                          "messages.%zu.role", i);
     }
     if (!is_list && json_kind(content) != JSON_KIND_STRING) {
-        fail(t, arena_printf(t->arena, "messages.%zu.content", i), STATUS_BAD_INPUT,
-             "wants a string or a list of blocks");
+        translate_fail_at(t, STATUS_BAD_INPUT, "wants a string or a list of blocks",
+                          "messages.%zu.content", i);
     }
     if (is_list && is_assistant) {
         put_assistant(t, content, i);
@@ -355,7 +263,7 @@ static void put_one(struct translation *t, const struct json *message, size_t i)
     } else {
         buffer_init(&text, LIMIT_BODY_BYTES);
         add_text(t, &text, content, i, "\n\n");
-        put_message(t, role, &text);
+        translate_message(t, role, &text);
         buffer_free(&text);
     }
 }
@@ -366,14 +274,14 @@ static void put_messages(struct translation *t) {
     size_t n = json_count(messages);
     struct buffer text;
     if (json_kind(messages) != JSON_KIND_ARRAY || n == 0) {
-        fail(t, "messages", STATUS_BAD_INPUT, "wants a list of at least one message");
+        translate_fail(t, "messages", STATUS_BAD_INPUT, "wants a list of at least one message");
     }
     json_put_key(&t->w, "messages");
     json_open_array(&t->w);
     buffer_init(&text, LIMIT_BODY_BYTES);
     add_text(t, &text, system, 0, "\n\n");
     if (text.size > 0) {
-        put_message(t, "system", &text);
+        translate_message(t, "system", &text);
     }
     buffer_free(&text);
     for (size_t i = 0; i < n; i++) {
@@ -395,23 +303,17 @@ enum status messages_to_chat(struct json **out, const struct json *body, bool co
     buffer_init(&text, LIMIT_BODY_BYTES);
     t.w.out = &text;
     json_open_object(&t.w);
-    copy_fields(&t);
-    if (!counts && is_absent(json_get(body, "max_tokens"))) {
-        fail(&t, "max_tokens", STATUS_BAD_INPUT, "the field is required");
+    translate_fields(&t, fields, sizeof fields / sizeof fields[0]);
+    if (!counts && json_is_absent(json_get(body, "max_tokens"))) {
+        translate_fail(&t, "max_tokens", STATUS_BAD_INPUT, "the field is required");
     }
     put_effort(&t);
     put_tools(&t);
     put_tool_choice(&t);
     put_messages(&t);
     json_close_object(&t.w);
-    if (t.status == STATUS_OK && text.is_full) {
-        fail(&t, "messages", STATUS_TOO_LONG, "too many bytes");
-    }
-    if (t.status == STATUS_OK) {
-        t.status = json_parse(out, text.data, text.size, "messages", err);
-    }
-    buffer_free(&text);
+    enum status status = translate_end(&t, out);
     *param = t.param;
     *is_thread = t.param != NULL && strcmp(t.param, "thread") == 0;
-    return t.status;
+    return status;
 }

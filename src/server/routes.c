@@ -19,6 +19,8 @@ static const struct route {
 } routes[] = {
     {"POST", "/chat/completions", api_chat, LIMIT_BODY_BYTES, false, false},
     {"POST", "/completions", api_completions, LIMIT_BODY_BYTES, false, false},
+    {"POST", "/responses", api_responses, LIMIT_BODY_BYTES, false, false},
+    {"POST", "/responses/input_tokens", api_input_tokens, LIMIT_BODY_BYTES, false, false},
     {"POST", "/messages", api_messages, LIMIT_BODY_BYTES, false, false},
     {"POST", "/messages/count_tokens", api_count_tokens, LIMIT_BODY_BYTES, false, false},
     {"GET", "/models", api_models, 0, false, false},
@@ -113,6 +115,11 @@ static void put_error(struct json_writer *w, const char *message, const char *ty
 void route_put_error(struct json_writer *w, const struct error *err, const char *param) {
     const struct status_row *row = &statuses[err->status];
     put_error(w, err->text, row->type, param, row->name);
+}
+
+const char *route_error_code(const struct error *err) {
+    const char *name = statuses[err->status].name;
+    return name != NULL ? name : "server_error";
 }
 
 /* Anthropic's error types, by HTTP code. */

@@ -44,11 +44,15 @@ struct log_reply *route_log(struct http_exchange *x);
 /* The "error" object alone, for streams that fail midway. */
 void route_put_error(struct json_writer *w, const struct error *err, const char *param);
 
+/* OpenAI's short name for it: "server_error" when it has none. */
+const char *route_error_code(const struct error *err);
 /* The same as Anthropic has it: {"type": "error", "error": {"type", "message"}}. */
 void route_put_messages_error(struct buffer *out, const struct error *err);
 
 /* Handlers, one a row. */
 void api_chat(struct server *server, struct http_exchange *x);
+void api_responses(struct server *server, struct http_exchange *x);
+void api_input_tokens(struct server *server, struct http_exchange *x);
 void api_messages(struct server *server, struct http_exchange *x);
 void api_count_tokens(struct server *server, struct http_exchange *x);
 void api_completions(struct server *server, struct http_exchange *x);

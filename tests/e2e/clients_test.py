@@ -7,6 +7,7 @@ import sys
 
 import clients_chat
 import clients_messages
+import clients_responses
 import script_model
 from clients_check import check, report
 
@@ -36,6 +37,7 @@ def main():
     with Served(sys.argv[1], "hermes") as base:
         clients_chat.run(base)
         clients_messages.run(base)
+        clients_responses.run(base)
     return report()
 
 
