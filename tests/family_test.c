@@ -347,6 +347,11 @@ TEST(qwen3_gives_the_reference_logits_and_continuations) {
 }
 END
 
+TEST(deepseek_v3_gives_the_reference_logits_and_continuations) {
+    check_family("deepseek_v3", 3e-4, 3e-4);
+}
+END
+
 TEST(glm4_moe_gives_the_reference_logits_and_continuations) {
     check_family("glm4_moe", 8e-5, 1.3e-4);
 }
@@ -444,6 +449,7 @@ TEST(logits_are_one_value_over_isa_threads_rows_and_chunk) {
     check_hash("nemotron_h", (struct model_options){0});
     check_hash("gemma3", (struct model_options){0});
     check_hash("glm4_moe", (struct model_options){0});
+    check_hash("deepseek_v3", (struct model_options){0});
     check_hash("smollm2", (struct model_options){.acts = ACTS_F32, .kv = KV_F32});
     check_hash("smollm2", (struct model_options){.quant = QUANT_Q8, .acts = ACTS_INT8});
     check_hash("llama", (struct model_options){.quant = QUANT_Q4});
@@ -474,6 +480,7 @@ SUITE(family, 300, llama_gives_the_reference_logits_and_continuations,
       qwen3_5_gives_the_reference_logits_and_continuations,
       qwen3_5_moe_gives_the_reference_logits_and_continuations,
       nemotron_h_gives_the_reference_logits_and_continuations,
+      deepseek_v3_gives_the_reference_logits_and_continuations,
       glm4_moe_gives_the_reference_logits_and_continuations,
       gemma3_gives_the_reference_logits_and_continuations,
       logits_are_one_value_over_isa_threads_rows_and_chunk,

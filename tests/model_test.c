@@ -105,7 +105,7 @@ END
 
 TEST(a_config_that_cannot_be_computed_is_refused_by_name) {
     check_refused("\"model_type\": \"qwen3\"", "\"model_type\": \"qwen9\"",
-                  "model type 'qwen9' is not supported; supported: gemma3, ");
+                  "model type 'qwen9' is not supported; supported: deepseek_v3, ");
     check_refused("\"hidden_act\": \"silu\"", "\"hidden_act\": \"relu\"", "hidden_act 'relu'");
     check_refused("\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3",
                   "4 query heads cannot share 3 KV heads");

@@ -492,6 +492,10 @@ static void add_recurrences(struct list *list) {
         snprintf(name, sizeof name, "take_heads %d rows, %d of %d heads of %d", (int)c.rows,
                  (int)c.rotated, (int)c.n_heads, (int)c.head_dim);
         list_add(list, &c, name);
+        c.kind = OP_SPREAD_HEADS;
+        snprintf(name, sizeof name, "spread_heads %d rows, %d of %d heads of %d", (int)c.rows,
+                 (int)c.rotated, (int)c.n_heads, (int)c.head_dim);
+        list_add(list, &c, name);
     }
 }
 

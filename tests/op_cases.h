@@ -25,6 +25,7 @@ enum op_kind {
     OP_SCALE,
     OP_SOFTCAP,
     OP_TAKE_HEADS,
+    OP_SPREAD_HEADS,
     OP_CONV,
     OP_DELTA_GATES,
     OP_SCAN_DELTA,

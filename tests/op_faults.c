@@ -244,6 +244,12 @@ static void softcap_by_reciprocal(void *device, struct tensor a, float cap) {
     backend_ref.scale(device, a, cap);
 }
 
+static void spread_one_further(void *device, struct tensor y, struct tensor a, int32_t head_dim,
+                               int32_t first) {
+    bool has_room = first + 1 + a.cols / (y.cols / head_dim) <= head_dim;
+    backend_ref.spread_heads(device, y, a, head_dim, first + (has_room ? 1 : 0));
+}
+
 void op_faults(struct op_fault out[OP_FAULTS]) {
     static const struct {
         const char *what;
@@ -269,6 +275,7 @@ void op_faults(struct op_fault out[OP_FAULTS]) {
         {"gelu is computed by its tanh", OP_GELU_MUL},
         {"the last row is not scaled", OP_SCALE},
         {"softcap multiplies by a reciprocal", OP_SOFTCAP},
+        {"heads are spread one column further", OP_SPREAD_HEADS},
     };
     for (int i = 0; i < OP_FAULTS; i++) {
         out[i] = (struct op_fault){faults[i].what, faults[i].kind, backend_ref};
@@ -293,4 +300,5 @@ void op_faults(struct op_fault out[OP_FAULTS]) {
     out[17].backend.gelu_mul = gelu_of_tanh;
     out[18].backend.scale = scale_but_the_last_row;
     out[19].backend.softcap = softcap_by_reciprocal;
+    out[20].backend.spread_heads = spread_one_further;
 }

@@ -482,6 +482,16 @@ static void run_take_heads(struct scene *scene, const struct op_case *c) {
     scene_download(scene);
 }
 
+static void run_spread_heads(struct scene *scene, const struct op_case *c) {
+    struct case_batch b;
+    batch_of(&b, c);
+    struct tensor a = scene_input(scene, c, c->rows, c->n_heads * c->rotated);
+    struct tensor y = scene_tensor(scene, c->rows, c->n_heads * c->head_dim, c->gap);
+    scene_upload(scene, &b.batch);
+    scene->backend->spread_heads(scene->device, y, a, c->head_dim, c->rows % 5);
+    scene_download(scene);
+}
+
 /* Spans of drafted and certain rows, each with a fixed block in which another slot comes first. */
 static struct recurrent_slot windows_of(struct scene *scene, const struct op_case *c,
                                         struct case_batch *b, int32_t n_state, int32_t n_log) {
@@ -712,6 +722,7 @@ void op_case_run(struct scene *scene, const struct op_case *c) {
         [OP_SCALE] = run_scale,
         [OP_SOFTCAP] = run_softcap,
         [OP_TAKE_HEADS] = run_take_heads,
+        [OP_SPREAD_HEADS] = run_spread_heads,
         [OP_CONV] = run_conv,
         [OP_DELTA_GATES] = run_delta_gates,
         [OP_SCAN_DELTA] = run_scan_delta,

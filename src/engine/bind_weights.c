@@ -365,6 +365,43 @@ static enum status slice_stacked(struct binding *b, const struct experts_spec *s
     return STATUS_OK;
 }
 
+/* Head `h`'s matrix out of tensor `t`. */
+static enum status cut_head(struct binding *b, const struct experts_spec *spec, int32_t h,
+                            const struct checkpoint_tensor *t, struct checkpoint_tensor *out) {
+    const struct heads_spec *heads = spec->heads;
+    int32_t rows = field(b, heads->is_transposed ? spec->cols_at : spec->rows_at);
+    int32_t cols = field(b, heads->is_transposed ? spec->rows_at : spec->cols_at);
+    int32_t head_rows = field(b, heads->head_rows_at), first = field(b, heads->first_at);
+    size_t row_size = 0, value_size = (size_t)dtype_info(t->dtype)->block_size;
+    enum status status = check_shape(b, t, field(b, heads->n_at) * head_rows, cols);
+    if (status == STATUS_OK) {
+        status = check_numeric(b, t);
+    }
+    if (status != STATUS_OK || !dtype_row_size(t->dtype, cols, &row_size)) {
+        return status;
+    }
+    const unsigned char *from =
+        (const unsigned char *)t->data + (size_t)(h * head_rows + first) * row_size;
+    *out = *t;
+    out->dims[0] = heads->is_transposed ? cols : rows;
+    out->dims[1] = heads->is_transposed ? rows : cols;
+    out->data = from;
+    if (!heads->is_transposed) {
+        return STATUS_OK;
+    }
+    if (dtype_info(t->dtype)->is_quantised) {
+        return error_set(b->err, STATUS_UNSUPPORTED, "%s: tensor '%s' cannot be transposed as %s",
+                         t->file, t->name, dtype_info(t->dtype)->name);
+    }
+    unsigned char *to = own(b->model, row_size * (size_t)rows);
+    for (int32_t i = 0; to != NULL && i < rows * cols; i++) {
+        size_t at = (size_t)(i % cols) * (size_t)rows + (size_t)(i / cols);
+        memcpy(to + at * value_size, from + (size_t)i * value_size, value_size);
+    }
+    out->data = to;
+    return to != NULL ? STATUS_OK : no_memory(b, t->name, row_size * (size_t)rows);
+}
+
 static enum status bind_expert(struct model *model, const struct experts_spec *spec, int32_t layer,
                                int32_t n, int32_t e, struct weight *weight, struct error *err) {
     struct weight_spec row = {
@@ -372,7 +409,7 @@ static enum status bind_expert(struct model *model, const struct experts_spec *s
     struct binding b = {model, &row, layer, weight, err};
     struct checkpoint_tensor slice;
     const char *name;
-    row.name = row.gguf_name = expert_name(model, spec->name, e);
+    row.name = row.gguf_name = spec->heads != NULL ? spec->name : expert_name(model, spec->name, e);
     const struct checkpoint_tensor *t = find(&b, "weight", &name);
     weight->name = name;
     if (t == NULL && spec->stacked != NULL) {
@@ -388,7 +425,14 @@ static enum status bind_expert(struct model *model, const struct experts_spec *s
         return error_set(err, STATUS_BAD_INPUT, "%s: no tensor named '%s'",
                          checkpoint_path(model->checkpoint), weight->name);
     }
-    enum status status = bind_matrix(&b, t);
+    enum status status = STATUS_OK;
+    if (spec->heads != NULL) {
+        status = cut_head(&b, spec, e, t, &slice);
+        t = &slice;
+    }
+    if (status == STATUS_OK) {
+        status = bind_matrix(&b, t);
+    }
     return status == STATUS_OK ? open_one(model, weight, false, true, err) : status;
 }
 
@@ -400,10 +444,12 @@ static enum status bind_experts(struct model *model, int32_t layer, unsigned cha
     int32_t n_specs = 0;
     const struct experts_spec *specs =
         family->experts != NULL ? family->experts(config, layer, &n_specs) : NULL;
-    int32_t n = n_specs > 0 ? *(int32_t *)(void *)(config + family->n_experts_at) : 0;
     enum status status = STATUS_OK;
     for (int32_t i = 0; i < n_specs; i++) {
         struct experts *experts = (struct experts *)(void *)(base + specs[i].at);
+        const struct heads_spec *heads = specs[i].heads;
+        int32_t n =
+            *(int32_t *)(void *)(config + (heads != NULL ? heads->n_at : family->n_experts_at));
         experts->at = arena_array(&model->arena, (size_t)n, sizeof *experts->at);
         for (; experts->n < n && status == STATUS_OK; experts->n++) {
             status =

@@ -25,6 +25,13 @@ struct block_experts {
     struct experts down;         // [dim, expert_dim]
     struct weight shared_gate, shared_up, shared_down;  // the same of the shared one, or none
 };
+/* Their rows in a table of experts, in a layer whose field `experts` they are. */
+/* clang-format off */
+#define BLOCK_EXPERTS(AT, PREFIX, WIDTH, DIM)                                                      \
+    {AT(experts.gate), PREFIX "%e.gate_proj", PREFIX "gate_up_proj", 0, 2, WIDTH, DIM, NULL},      \
+    {AT(experts.up),   PREFIX "%e.up_proj",   PREFIX "gate_up_proj", 1, 2, WIDTH, DIM, NULL},      \
+    {AT(experts.down), PREFIX "%e.down_proj", PREFIX "down_proj",    0, 1, DIM, WIDTH, NULL}
+/* clang-format on */
 struct tensor block_routed_ffn(struct exec *x, struct tensor h, const struct block_experts *w,
                                enum route_score score, const struct route_config *route);
 

@@ -59,7 +59,15 @@ struct experts_spec {
     const char *name;     // Hugging Face name, without ".weight"
     const char *stacked;  // the one tensor's name, with nothing behind it
     int32_t part, n_parts;
-    size_t rows_at, cols_at;  // offsets of int32_t in the config struct
+    size_t rows_at, cols_at;         // offsets of int32_t in the config struct
+    const struct heads_spec *heads;  // NULL: experts
+};
+
+/* One matrix a head instead, cut from a linear layer that makes several things of one input, head
+ * by head: rows [first, first + rows) of each of its heads. */
+struct heads_spec {
+    size_t n_at, head_rows_at, first_at;  // offsets of int32_t in the config struct
+    bool is_transposed;                   // after it is cut: it becomes [cols, rows]
 };
 
 /* Attention slots have heads, recurrent ones a state. */

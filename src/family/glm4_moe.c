@@ -135,32 +135,9 @@ static const struct weight_spec draft_table[] = {
     ATTENTION_ROWS(DRAFT),
 };
 
-#define EXPERTS(AT)                                                                                \
-    {                                                                                              \
-        {AT(experts.gate),                                                                         \
-         LAYERS "mlp.experts.%e.gate_proj",                                                        \
-         LAYERS "mlp.experts.gate_up_proj",                                                        \
-         0,                                                                                        \
-         2,                                                                                        \
-         CONFIG(expert_dim),                                                                       \
-         CONFIG(dim)},                                                                             \
-            {AT(experts.up),                                                                       \
-             LAYERS "mlp.experts.%e.up_proj",                                                      \
-             LAYERS "mlp.experts.gate_up_proj",                                                    \
-             1,                                                                                    \
-             2,                                                                                    \
-             CONFIG(expert_dim),                                                                   \
-             CONFIG(dim)},                                                                         \
-            {AT(experts.down),                                                                     \
-             LAYERS "mlp.experts.%e.down_proj",                                                    \
-             LAYERS "mlp.experts.down_proj",                                                       \
-             0,                                                                                    \
-             1,                                                                                    \
-             CONFIG(dim),                                                                          \
-             CONFIG(expert_dim)},                                                                  \
-    }
-static const struct experts_spec layer_experts[] = EXPERTS(LAYER);
-static const struct experts_spec draft_experts[] = EXPERTS(DRAFT);
+#define EXPERTS(AT) BLOCK_EXPERTS(AT, LAYERS "mlp.experts.", CONFIG(expert_dim), CONFIG(dim))
+static const struct experts_spec layer_experts[] = {EXPERTS(LAYER)};
+static const struct experts_spec draft_experts[] = {EXPERTS(DRAFT)};
 
 #define COUNT(table) ((int32_t)(sizeof(table) / sizeof(table)[0]))
 

@@ -143,11 +143,17 @@ static const struct config_spec config_table[] = {
         ROW(AT(latent_out), WEIGHT_MATRIX, PREFIX "mixer.fc2_latent_proj", CONFIG(dim),            \
             CONFIG(latent_dim))
 #define EXPERTS(AT, PREFIX)                                                                        \
-    {AT(experts_up),       PREFIX "mixer.experts.%e.up_proj", NULL, 0, 1, CONFIG(expert_dim),      \
-     CONFIG(expert_in_dim)},                                                                       \
+    {AT(experts_up),                                                                               \
+     PREFIX "mixer.experts.%e.up_proj",                                                            \
+     NULL,                                                                                         \
+     0,                                                                                            \
+     1,                                                                                            \
+     CONFIG(expert_dim),                                                                           \
+     CONFIG(expert_in_dim),                                                                        \
+     NULL},                                                                                        \
     {                                                                                              \
         AT(experts_down), PREFIX "mixer.experts.%e.down_proj", NULL, 0, 1, CONFIG(expert_in_dim),  \
-            CONFIG(expert_dim)                                                                     \
+            CONFIG(expert_dim), NULL                                                               \
     }
 
 static const struct weight_spec weight_table[] = {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+extern const struct family family_deepseek_v3;
 extern const struct family family_gemma3;
 extern const struct family family_glm4_moe;
 extern const struct family family_llama;
@@ -14,6 +15,7 @@ extern const struct family family_qwen3_5_moe;
 
 /* clang-format off */
 const struct family *const families[] = {
+    &family_deepseek_v3,
     &family_gemma3,
     &family_glm4_moe,
     &family_llama,

@@ -48,7 +48,7 @@ static double scale_yarn(const struct rope_config *c, int32_t i, double w) {
     return w * (1.0 - ramp) + w / c->factor * ramp;
 }
 
-static double yarn_mscale(double factor, double mscale) {
+double rope_mscale(double factor, double mscale) {
     return factor <= 1.0 ? 1.0 : 0.1 * mscale * canon64_log(factor) + 1.0;
 }
 
@@ -60,9 +60,9 @@ static double attention_factor(const struct rope_config *c) {
         return c->attention_factor;
     }
     if (c->mscale != 0 && c->mscale_all_dim != 0) {
-        return yarn_mscale(c->factor, c->mscale) / yarn_mscale(c->factor, c->mscale_all_dim);
+        return rope_mscale(c->factor, c->mscale) / rope_mscale(c->factor, c->mscale_all_dim);
     }
-    return yarn_mscale(c->factor, 1.0);
+    return rope_mscale(c->factor, 1.0);
 }
 
 static enum status check(const struct rope_config *c, struct error *err) {

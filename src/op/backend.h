@@ -118,6 +118,10 @@ struct backend {
     /* y: columns [first, first + y.cols / heads) of each of a's heads, `head_dim` wide. */
     void (*take_heads)(void *device, struct tensor y, struct tensor a, int32_t head_dim,
                        int32_t first);
+    /* The inverse: columns [first, first + a.cols / heads) of each of y's heads, which are
+     * `head_dim` wide, are a's head; the others are +0. */
+    void (*spread_heads)(void *device, struct tensor y, struct tensor a, int32_t head_dim,
+                         int32_t first);
     /* y = silu(short causal convolution of a), channel by channel; kernel f32 [taps, channels].
      * The slot's state holds the last taps - 1 rows of a. */
     void (*conv)(void *device, struct tensor y, struct tensor a, const struct weight *kernel,

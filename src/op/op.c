@@ -142,6 +142,27 @@ struct tensor op_take_heads(struct exec *x, struct tensor a, int32_t head_dim, i
     return y;
 }
 
+struct tensor op_spread_heads(struct exec *x, struct tensor a, int32_t n, int32_t head_dim,
+                              int32_t first) {
+    assert(a.cols % n == 0 && first >= 0 && first + n <= head_dim);
+    struct tensor y = exec_tensor(x, a.rows, a.cols / n * head_dim);
+    if (!is_measuring(x)) {
+        x->backend->spread_heads(x->device, y, a, head_dim, first);
+    }
+    return y;
+}
+
+void op_matmul_heads(struct exec *x, struct tensor y, int32_t y_step, struct tensor a,
+                     int32_t a_step, const struct experts *heads) {
+    assert(a.rows == y.rows && a.cols == heads->n * a_step && y.cols == heads->n * y_step);
+    assert(heads->at[0].t.cols <= a_step && heads->at[0].t.rows <= y_step);
+    for (int32_t h = 0; !is_measuring(x) && h < heads->n; h++) {
+        const struct weight *weight = &heads->at[h];
+        struct tensor out = tensor_cols(y, h * y_step, weight->t.rows);
+        x->backend->matmul(x->device, 1, &out, tensor_cols(a, h * a_step, weight->t.cols), &weight);
+    }
+}
+
 struct tensor op_conv(struct exec *x, struct tensor a, const struct weight *kernel,
                       const struct recurrent_slot *slot, const struct batch *batch) {
     assert(a.rows == batch->n_rows && a.cols == kernel->t.cols && slot->n_log == a.cols);

@@ -13,6 +13,12 @@ struct rope {
     bool is_interleaved;  // pairs (2i, 2i + 1) instead of (i, i + dims / 2)
 };
 
+/* One matrix an expert, or a head, all of one shape. */
+struct experts {
+    struct weight *at;
+    int32_t n;
+};
+
 struct tensor op_embed(struct exec *x, const struct weight *table, const struct batch *batch);
 struct tensor op_gather_out(struct exec *x, struct tensor a, const struct batch *batch);
 struct tensor op_rms_norm(struct exec *x, struct tensor a, const struct weight *gain, float eps);
@@ -40,6 +46,13 @@ void op_sigmoid_mul(struct exec *x, struct tensor a, struct tensor gate);
 /* Columns [first, first + n) of each head: a copy, [rows, heads * n]. */
 struct tensor op_take_heads(struct exec *x, struct tensor a, int32_t head_dim, int32_t first,
                             int32_t n);
+/* The inverse: heads of n columns become columns [first, first + n) of wider ones, +0 elsewhere. */
+struct tensor op_spread_heads(struct exec *x, struct tensor a, int32_t n, int32_t head_dim,
+                              int32_t first);
+/* Each head of `a` by a matrix of its own; matrix h reads a's columns from h * a_step on and writes
+ * y's from h * y_step on.  What lies between stays as it is. */
+void op_matmul_heads(struct exec *x, struct tensor y, int32_t y_step, struct tensor a,
+                     int32_t a_step, const struct experts *heads);
 /* silu of a short causal convolution over each channel; see backend.h. */
 struct tensor op_conv(struct exec *x, struct tensor a, const struct weight *kernel,
                       const struct recurrent_slot *slot, const struct batch *batch);
@@ -54,11 +67,6 @@ struct tensor op_scan_delta(struct exec *x, struct tensor q, struct tensor k, st
 /* Which experts each row goes to, and their weights. */
 struct routing {
     struct tensor ids, weights;  // [rows, chosen]; ids are int32 in cells of the same size
-};
-/* One matrix an expert, all of one shape. */
-struct experts {
-    struct weight *at;
-    int32_t n;
 };
 struct routing op_route(struct exec *x, struct tensor logits, const struct weight *bias,
                         const struct route_args *args);

@@ -160,6 +160,7 @@ const struct backend backend_cpu = {
     .softcap = cpu_softcap,
     .sigmoid_mul = cpu_sigmoid_mul,
     .take_heads = cpu_take_heads,
+    .spread_heads = cpu_spread_heads,
     .conv = cpu_conv,
     .delta_gates = cpu_delta_gates,
     .scan_delta = cpu_scan_delta,

@@ -75,6 +75,8 @@ void cpu_softcap(void *device, struct tensor a, float cap);
 void cpu_sigmoid_mul(void *device, struct tensor a, struct tensor gate);
 void cpu_take_heads(void *device, struct tensor y, struct tensor a, int32_t head_dim,
                     int32_t first);
+void cpu_spread_heads(void *device, struct tensor y, struct tensor a, int32_t head_dim,
+                      int32_t first);
 void cpu_conv(void *device, struct tensor y, struct tensor a, const struct weight *kernel,
               const struct recurrent_slot *slot, const struct batch *batch);
 void cpu_delta_gates(void *device, struct tensor beta, struct tensor decay,

@@ -216,6 +216,19 @@ void cpu_take_heads(void *device, struct tensor y, struct tensor a, int32_t head
     }
 }
 
+void cpu_spread_heads(void *device, struct tensor y, struct tensor a, int32_t head_dim,
+                      int32_t first) {
+    int32_t n_heads = y.cols / head_dim, n = a.cols / n_heads;
+    (void)device;
+    for (int32_t r = 0; r < y.rows; r++) {
+        memset(cpu_row(y, r), 0, (size_t)y.cols * sizeof(float));
+        for (int32_t h = 0; h < n_heads; h++) {
+            memcpy(cpu_row(y, r) + (size_t)h * (size_t)head_dim + first,
+                   cpu_row(a, r) + (size_t)h * (size_t)n, (size_t)n * sizeof(float));
+        }
+    }
+}
+
 static void add_rows(void *context, int32_t first, int32_t end, int32_t worker) {
     const struct rows_job *job = context;
     (void)worker;

@@ -439,6 +439,14 @@ static void cuda_heads(void *device, struct tensor y, struct tensor a, int32_t h
                     y.cols / n_heads, head_dim, first);
 }
 
+static void cuda_spread(void *device, struct tensor y, struct tensor a, int32_t head_dim,
+                        int32_t first) {
+    struct cuda *c = device;
+    int32_t n_heads = y.cols / head_dim;
+    cuda_spread_heads(c->stream, y.data, y.stride, a.data, a.stride, a.rows, n_heads,
+                      a.cols / n_heads, head_dim, first);
+}
+
 static struct cuda_recurrent recurrent_of(const struct recurrent_slot *slot) {
     return (struct cuda_recurrent){slot->offset, slot->n_state, slot->n_log};
 }
@@ -645,6 +653,7 @@ const struct backend backend_cuda = {
     .softcap = cuda_cap,
     .sigmoid_mul = cuda_gate,
     .take_heads = cuda_heads,
+    .spread_heads = cuda_spread,
     .conv = cuda_convolve,
     .delta_gates = cuda_gates,
     .scan_delta = cuda_delta_rule,

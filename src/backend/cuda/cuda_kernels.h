@@ -201,6 +201,9 @@ void cuda_sigmoid_mul(void *stream, float *a, int32_t a_stride, const float *gat
 /* y: columns [first, first + n) of each of n_heads heads. */
 void cuda_take_heads(void *stream, float *y, int32_t y_stride, const float *a, int32_t a_stride,
                      int32_t rows, int32_t n_heads, int32_t n, int32_t head_dim, int32_t first);
+/* The inverse; the other columns of y's heads become 0. */
+void cuda_spread_heads(void *stream, float *y, int32_t y_stride, const float *a, int32_t a_stride,
+                       int32_t rows, int32_t n_heads, int32_t n, int32_t head_dim, int32_t first);
 
 /* ---- routed experts ------------------------------------------------------------------------- */
 

@@ -338,3 +338,23 @@ void cuda_take_heads(void *stream, float *y, int32_t y_stride, const float *a, i
     heads_kernel<<<grid, 128, 0, (cudaStream_t)stream>>>(y, y_stride, a, a_stride, n_heads * n, n,
                                                          head_dim, first);
 }
+
+__global__ void spread_heads_kernel(float *y, int32_t y_stride, const float *a, int32_t a_stride,
+                                    int32_t n, int32_t head_dim, int32_t first, int32_t cols,
+                                    size_t n_values) {
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n_values) {
+        size_t row = i / cols;
+        int32_t k = (int32_t)(i % cols), at = k % head_dim - first;
+        y[row * y_stride + k] =
+            at >= 0 && at < n ? a[row * a_stride + (size_t)(k / head_dim) * n + at] : 0.0f;
+    }
+}
+
+void cuda_spread_heads(void *stream, float *y, int32_t y_stride, const float *a, int32_t a_stride,
+                       int32_t rows, int32_t n_heads, int32_t n, int32_t head_dim, int32_t first) {
+    size_t n_values = (size_t)rows * n_heads * head_dim;
+    spread_heads_kernel<<<(unsigned)((n_values + 255) / 256), 256, 0,
+                          static_cast<cudaStream_t>(stream)>>>(
+        y, y_stride, a, a_stride, n, head_dim, first, n_heads * head_dim, n_values);
+}

@@ -220,6 +220,18 @@ static void ref_take_heads(void *device, struct tensor y, struct tensor a, int32
     }
 }
 
+static void ref_spread_heads(void *device, struct tensor y, struct tensor a, int32_t head_dim,
+                             int32_t first) {
+    int32_t n_heads = y.cols / head_dim, n = a.cols / n_heads;
+    (void)device;
+    for (int32_t r = 0; r < y.rows; r++) {
+        for (int32_t k = 0; k < y.cols; k++) {
+            int32_t at = k % head_dim - first;
+            ref_row(y, r)[k] = at >= 0 && at < n ? ref_row(a, r)[k / head_dim * n + at] : 0.0f;
+        }
+    }
+}
+
 static void ref_add(void *device, struct tensor a, struct tensor b) {
     (void)device;
     for (int32_t r = 0; r < a.rows; r++) {
@@ -273,6 +285,7 @@ const struct backend backend_ref = {
     .softcap = ref_softcap,
     .sigmoid_mul = ref_sigmoid_mul,
     .take_heads = ref_take_heads,
+    .spread_heads = ref_spread_heads,
     .conv = ref_conv,
     .delta_gates = ref_delta_gates,
     .scan_delta = ref_scan_delta,
