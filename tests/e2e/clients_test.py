@@ -7,6 +7,7 @@ import sys
 
 import clients_chat
 import clients_messages
+import clients_recorded
 import clients_responses
 import script_model
 from clients_check import check, report
@@ -38,6 +39,7 @@ def main():
         clients_chat.run(base)
         clients_messages.run(base)
         clients_responses.run(base)
+        clients_recorded.run(base, ROOT / "tests" / "data")
     return report()
 
 
