@@ -1,6 +1,7 @@
 /* server_test.c - what the server decides by itself: names, keys, times, and what it answers while
  * the model loads.  tests/e2e/server has what is seen over whole requests.
  */
+#include "digest.h"
 #include "routes.h"
 #include "test.h"
 
@@ -186,7 +187,45 @@ TEST(API_07_while_the_model_loads_the_server_lives_and_is_not_ready) {
 }
 END
 
+/* Every row of the table, so that a new route cannot be forgotten. */
+TEST(SEC_04_every_route_but_the_probes_wants_the_key) {
+    static struct guard_key keys[1];
+    struct server server = {.guard = {.checks_host = true, .keys = keys, .n_keys = 1}};
+    struct http_options options = {"127.0.0.1", 0, NULL, 5};
+    struct http_handlers handlers;
+    struct http_server *http = NULL;
+    struct error err = {0};
+    char request[300], reply[2000];
+    const char *method, *path;
+    int32_t n_open = 0;
+    sha256_of("secret", 6, keys[0].digest);
+    CHECK_OK(log_open(&server.log, NULL, &err), err);
+    CHECK(freopen("/dev/null", "w", stderr) != NULL);
+    metrics_init(&server.metrics);
+    routes_handlers(&server, &handlers);
+    CHECK_OK(http_open(&http, &options, &handlers, &err), err);
+    for (size_t i = 0; route_at(i, &method, &path); i++) {
+        bool is_probe = strcmp(path, "/livez") == 0 || strcmp(path, "/readyz") == 0 ||
+                        strcmp(path, "/health") == 0;
+        for (int32_t has_key = 0; has_key < 2; has_key++) {
+            snprintf(request, sizeof request,
+                     "%s /v1%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                     "x-api-key: %s\r\nContent-Length: 0\r\n\r\n",
+                     method, path, has_key ? "secret" : "Secret");
+            int32_t status = ask(http_port(http), request, reply, sizeof reply);
+            ck_assert_msg((status == 401) == (!is_probe && !has_key), "%s %s: %d", method, path,
+                          (int)status);
+        }
+        n_open += is_probe;
+    }
+    CHECK_EQ_INT(n_open, 3);
+    http_close(http);
+    log_close(server.log);
+}
+END
+
 SUITE(server, 30, hosts_of_loopback_are_allowed_and_their_lookalikes_are_not,
       origins_are_compared_whole, keys_are_found_by_all_of_their_bytes,
       a_histogram_counts_each_time_once_at_its_bound,
-      API_07_while_the_model_loads_the_server_lives_and_is_not_ready)
+      API_07_while_the_model_loads_the_server_lives_and_is_not_ready,
+      SEC_04_every_route_but_the_probes_wants_the_key)

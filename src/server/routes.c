@@ -470,6 +470,15 @@ static void on_done(void *user, struct http_exchange *x, bool is_whole) {
     log_request(server->log, &line);
 }
 
+bool route_at(size_t i, const char **method, const char **path) {
+    if (i >= N_ROUTES) {
+        return false;
+    }
+    *method = routes[i].method;
+    *path = routes[i].path;
+    return true;
+}
+
 void routes_handlers(struct server *server, struct http_handlers *out) {
     *out = (struct http_handlers){
         .user = server, .begin = on_begin, .handle = on_handle, .done = on_done};

@@ -29,6 +29,8 @@ static inline bool server_is_stopping(const struct server *server) {
 }
 
 void routes_handlers(struct server *server, struct http_handlers *out);
+/* The i-th row of the table; false past the end. */
+bool route_at(size_t i, const char **method, const char **path);
 
 /* A JSON body. */
 void route_json(struct http_exchange *x, int code, const struct buffer *body);
