@@ -41,10 +41,10 @@ static int depth_of(const json_t *json, int budget) {
     return deepest + 1;
 }
 
-enum status json_parse(struct json **result, const char *text, size_t size, const char *what,
-                       struct error *err) {
+static enum status parse(struct json **result, const char *text, size_t size, size_t flags,
+                         const char *what, struct error *err) {
     json_error_t where;
-    json_t *json = json_loadb(text, size, JSON_DECODE_ANY | JSON_ALLOW_NUL, &where);
+    json_t *json = json_loadb(text, size, JSON_DECODE_ANY | JSON_ALLOW_NUL | flags, &where);
     if (json == NULL) {
         return error_set(err, STATUS_BAD_INPUT, "%s: not valid JSON: %s (line %d, column %d)", what,
                          where.text, where.line, where.column);
@@ -56,6 +56,16 @@ enum status json_parse(struct json **result, const char *text, size_t size, cons
     }
     *result = (struct json *)(void *)json;
     return STATUS_OK;
+}
+
+enum status json_parse(struct json **result, const char *text, size_t size, const char *what,
+                       struct error *err) {
+    return parse(result, text, size, 0, what, err);
+}
+
+enum status json_parse_unique(struct json **result, const char *text, size_t size, const char *what,
+                              struct error *err) {
+    return parse(result, text, size, JSON_REJECT_DUPLICATES, what, err);
 }
 
 enum status json_read(struct json **result, const char *path, size_t size_max, struct error *err) {

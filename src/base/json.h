@@ -30,7 +30,10 @@ enum json_kind {
  * characters (\u0000) inside strings are allowed. */
 MUST_CHECK enum status json_parse(struct json **out, const char *text, size_t size,
                                   const char *what, struct error *err);
-/* Reads the file, then as above.  Bounded by `size_max` bytes. */
+/* The same, and refuses an object that has a key twice. */
+MUST_CHECK enum status json_parse_unique(struct json **out, const char *text, size_t size,
+                                         const char *what, struct error *err);
+/* Reads the file, then as json_parse().  Bounded by `size_max` bytes. */
 MUST_CHECK enum status json_read(struct json **out, const char *path, size_t size_max,
                                  struct error *err);
 /* The same for files that Python may have written: its NaN, Infinity and -Infinity, for which JSON

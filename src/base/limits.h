@@ -14,7 +14,7 @@ enum {
     LIMIT_VOCAB = 1 << 20,             // four times the largest published vocabulary
     LIMIT_NAME_BYTES = 512,            // a tensor name or metadata key
     LIMIT_TENSOR_DIMS = 8,             // safetensors allows any; published files use up to 5
-    LIMIT_HEADER_BYTES = 256 << 20,    // a safetensors header; the largest published is 20 MB
+    LIMIT_HEADER_BYTES = 100000000,    // a safetensors header: the format's own bound
     LIMIT_TENSORS = 1 << 20,           // entries in one checkpoint: experts of the largest x 4
     LIMIT_SHARDS = 4096,               // files of one checkpoint
     LIMIT_METADATA = 1 << 16,          // GGUF key-value pairs

@@ -57,8 +57,25 @@ static enum status add_shard(struct checkpoint *c, const char *path, struct erro
 
 /* ---- a folder ------------------------------------------------------------------------------- */
 
-static bool is_plain_name(const char *name) {
-    return name[0] != '\0' && strchr(name, '/') == NULL && strcmp(name, "..") != 0;
+static bool is_plain_name(const struct json *name) {
+    const char *text = json_text(name, "");
+    return text[0] != '\0' && strlen(text) == json_text_size(name) &&
+           strpbrk(text, "/\\") == NULL && strcmp(text, "..") != 0 && strcmp(text, ".") != 0;
+}
+
+/* A link that an index names may not lead out of the folder, except as the hub's cache has it:
+ * from snapshots/REVISION/ to blobs/. */
+static bool stays_inside(const char *folder, const char *path) {
+    char *real_folder = realpath(folder, NULL), *real_path = realpath(path, NULL);
+    bool is_inside = true;  // where there is no such file, opening it will say so
+    if (real_folder != NULL && real_path != NULL) {
+        *strrchr(real_path, '/') = '\0';
+        is_inside = strcmp(real_path, real_folder) == 0 ||
+                    (strstr(real_folder, "/snapshots/") != NULL && ends_with(real_path, "/blobs"));
+    }
+    free(real_folder);
+    free(real_path);
+    return is_inside;
 }
 
 /* Every file that the index names, each once, in order of first mention. */
@@ -73,18 +90,21 @@ static enum status open_index(struct checkpoint *c, const char *path, struct err
     for (void *it = json_first(weights); it != NULL && status == STATUS_OK;
          it = json_next(weights, it)) {
         const char *name = json_text(json_value(it), "");
-        if (!is_plain_name(name)) {
-            status = error_set(err, STATUS_BAD_INPUT, "%s: tensor '%s' lies in '%s'", path,
+        const char *file = arena_printf(&c->arena, "%s/%s", c->folder, name);
+        if (!is_plain_name(json_value(it)) || !stays_inside(c->folder, file)) {
+            status = error_set(err, STATUS_BAD_INPUT,
+                               "%s: tensor '%s' lies in '%s', which is no file of its folder", path,
                                json_key(it), name);
-        } else if (map_find(&seen, name, strlen(name)) < 0) {
-            char *kept = arena_string(&c->arena, name, strlen(name));
-            map_add(&seen, kept, strlen(kept), c->n_shards);
-            status = add_shard(c, arena_printf(&c->arena, "%s/%s", c->folder, kept), err);
+        } else if (map_find(&seen, file, strlen(file)) < 0) {
+            map_add(&seen, file, strlen(file), c->n_shards);
+            status = add_shard(c, file, err);
         }
     }
     for (void *it = json_first(weights); it != NULL && status == STATUS_OK;
          it = json_next(weights, it)) {
-        if (map_find(&c->tensors.by_name, json_key(it), strlen(json_key(it))) < 0) {
+        const struct checkpoint_tensor *tensor = checkpoint_find(c, json_key(it));
+        if (tensor == NULL ||
+            strcmp(strrchr(tensor->file, '/') + 1, json_text(json_value(it), "")) != 0) {
             status = error_set(err, STATUS_BAD_INPUT, "%s: tensor '%s' is not in %s", path,
                                json_key(it), json_text(json_value(it), ""));
         }

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { GGUF_MAGIC = 0x46554747, ALIGNMENT_DEFAULT = 32, ALIGNMENT_MAX = 1 << 16 };
+enum { GGUF_MAGIC = 0x46554747, ALIGNMENT_DEFAULT = 32, ALIGNMENT_MAX = 1 << 20, DIMS_MAX = 4 };
 
 /* The format's value types, in its order. */
 enum value_type {
@@ -175,6 +175,7 @@ static enum status read_value(struct context *c, struct gguf_value *value) {
         return error_set(c->err, STATUS_UNSUPPORTED, "%s: metadata '%s' has unknown type %u",
                          c->path, value->key, type);
     }
+    value->type = type;
     if (type == T_ARRAY) {
         return read_array(c, value);
     }
@@ -191,32 +192,49 @@ static enum status read_value(struct context *c, struct gguf_value *value) {
                : truncated(c, value->key);
 }
 
+/* Only a u32 means an alignment: a reader that took another type would seek elsewhere. */
+static enum status read_alignment(struct context *c, const struct gguf_value *value,
+                                  uint32_t *alignment) {
+    bool is_usable = value->type == T_U32 && value->integer > 0 &&
+                     value->integer <= ALIGNMENT_MAX &&
+                     (value->integer & (value->integer - 1)) == 0;
+    if (!is_usable) {
+        return error_set(c->err, STATUS_BAD_INPUT,
+                         "%s: general.alignment is no power of two up to %d stored as u32", c->path,
+                         ALIGNMENT_MAX);
+    }
+    *alignment = (uint32_t)value->integer;
+    return STATUS_OK;
+}
+
+static void keep_value(struct gguf_metadata *out, const struct gguf_value *value) {
+    if (out->n == out->room) {
+        out->room = out->room > 0 ? out->room * 2 : 64;
+        out->at = mem_grow(out->at, (size_t)out->room * sizeof *out->at);
+    }
+    out->at[out->n++] = *value;
+}
+
 static enum status read_metadata(struct context *c, uint64_t n, struct gguf_metadata *out,
                                  uint32_t *alignment) {
-    for (uint64_t i = 0; i < n; i++) {
+    struct map seen = {0};
+    enum status status = STATUS_OK;
+    for (int32_t i = 0; i < (int32_t)n && status == STATUS_OK; i++) {
         struct gguf_value value = {0};
-        enum status status = read_value(c, &value);
-        if (status != STATUS_OK) {
-            return status;
+        status = read_value(c, &value);
+        if (status == STATUS_OK && map_add(&seen, value.key, strlen(value.key), i) != i) {
+            status = error_set(c->err, STATUS_BAD_INPUT, "%s: metadata '%s' is there twice",
+                               c->path, value.key);
         }
-        if (strcmp(value.key, "general.alignment") == 0 && value.kind == GGUF_INT) {
-            bool is_usable = value.integer > 0 && value.integer <= ALIGNMENT_MAX &&
-                             (value.integer & (value.integer - 1)) == 0;
-            if (!is_usable) {
-                return error_set(c->err, STATUS_BAD_INPUT, "%s: alignment %lld", c->path,
-                                 (long long)value.integer);
-            }
-            *alignment = (uint32_t)value.integer;
+        if (status == STATUS_OK && strcmp(value.key, "general.alignment") == 0) {
+            status = read_alignment(c, &value, alignment);
         }
-        if (out != NULL) {
-            if (out->n == out->room) {
-                out->room = out->room > 0 ? out->room * 2 : 64;
-                out->at = mem_grow(out->at, (size_t)out->room * sizeof *out->at);
-            }
-            out->at[out->n++] = value;
+        if (status == STATUS_OK && out != NULL) {
+            keep_value(out, &value);
         }
     }
-    return STATUS_OK;
+    map_free(&seen);
+    return status;
 }
 
 /* One row of the directory; `data` becomes the offset until the data's start is known. */
@@ -226,9 +244,10 @@ static enum status read_entry(struct context *c, struct checkpoint_tensor *out, 
     if (!read_string(c, LIMIT_NAME_BYTES, &out->name, &size) || !read_u32(&c->in, &n_dims)) {
         return truncated(c, "its tensor directory");
     }
-    if (n_dims > LIMIT_TENSOR_DIMS) {
-        return error_set(c->err, STATUS_BAD_INPUT, "%s: tensor '%s': %u dimensions", c->path,
-                         out->name, n_dims);
+    if (n_dims == 0 || n_dims > DIMS_MAX) {
+        return error_set(c->err, STATUS_BAD_INPUT,
+                         "%s: tensor '%s': %u dimensions; the format has 1 to %d", c->path,
+                         out->name, n_dims, DIMS_MAX);
     }
     out->n_dims = (int32_t)n_dims;
     for (uint32_t i = 0; i < n_dims; i++) {
@@ -236,7 +255,11 @@ static enum status read_entry(struct context *c, struct checkpoint_tensor *out, 
         if (!read_u64(&c->in, &dim)) {
             return truncated(c, out->name);
         }
-        out->dims[n_dims - 1 - i] = dim > INT64_MAX ? -1 : (int64_t)dim;
+        if (dim == 0 || dim > INT64_MAX) {
+            return error_set(c->err, STATUS_BAD_INPUT, "%s: tensor '%s': dimension %u is %llu",
+                             c->path, out->name, i, (unsigned long long)dim);
+        }
+        out->dims[n_dims - 1 - i] = (int64_t)dim;
     }
     if (!read_u32(&c->in, &type) || !read_u64(&c->in, offset)) {
         return truncated(c, out->name);

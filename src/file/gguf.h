@@ -24,6 +24,7 @@ enum gguf_kind {
 struct gguf_value {
     const char *key;
     enum gguf_kind kind;
+    uint32_t type;    // as the file numbers it
     int64_t integer;  // GGUF_INT, GGUF_BOOL
     double number;
     const char *text;  // GGUF_STRING; may be cut short by a NUL inside

@@ -4,6 +4,7 @@
 #include "limits.h"
 #include "reader.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static enum status read_shape(const struct json *shape, const char *path, const char *name,
@@ -59,13 +60,64 @@ static enum status read_tensor(const struct json *entry, const char *name, const
     return STATUS_OK;
 }
 
+/* The format wants strings here; what others may read as something else is refused. */
+static enum status check_metadata(const struct json *metadata, const char *path,
+                                  struct error *err) {
+    bool is_good = json_kind(metadata) == JSON_KIND_OBJECT;
+    for (void *it = json_first(metadata); it != NULL; it = json_next(metadata, it)) {
+        is_good = is_good && json_kind(json_value(it)) == JSON_KIND_STRING;
+    }
+    return is_good
+               ? STATUS_OK
+               : error_set(err, STATUS_BAD_INPUT, "%s: __metadata__ is no object of strings", path);
+}
+
+static int by_place(const void *a, const void *b) {
+    const struct checkpoint_tensor *const *x = a, *const *y = b;
+    const unsigned char *p = (*x)->data, *q = (*y)->data;
+    return p != q ? (p > q) - (p < q) : ((*x)->size > (*y)->size) - ((*x)->size < (*y)->size);
+}
+
+/* Tensors from `first` on fill the data from end to end: the format forbids holes and overlaps,
+ * behind which a second file could hide. */
+static enum status check_cover(const struct tensor_list *list, int32_t first, const char *path,
+                               const unsigned char *data, size_t data_size, struct error *err) {
+    int32_t n = list->n - first;
+    const struct checkpoint_tensor **sorted = mem_alloc((size_t)n * sizeof *sorted);
+    const unsigned char *at = data;
+    const char *wrong = NULL;
+    for (int32_t i = 0; i < n; i++) {
+        sorted[i] = &list->at[first + i];
+    }
+    qsort(sorted, (size_t)n, sizeof *sorted, by_place);
+    for (int32_t i = 0; i < n && wrong == NULL; i++) {
+        wrong = sorted[i]->data != at ? sorted[i]->name : NULL;
+        at = (const unsigned char *)sorted[i]->data + sorted[i]->size;
+    }
+    free(sorted);
+    if (wrong != NULL) {
+        return error_set(err, STATUS_BAD_INPUT,
+                         "%s: tensor '%s' does not begin where the one before it ends", path,
+                         wrong);
+    }
+    return at == data + data_size
+               ? STATUS_OK
+               : error_set(err, STATUS_BAD_INPUT, "%s: %zu bytes after the last tensor", path,
+                           (size_t)(data + data_size - at));
+}
+
 static enum status read_header(const struct json *header, const char *path,
                                const unsigned char *data, size_t data_size,
                                struct tensor_list *list, struct error *err) {
+    int32_t first = list->n;
     for (void *it = json_first(header); it != NULL; it = json_next(header, it)) {
         struct checkpoint_tensor tensor = {0};
         size_t length = strlen(json_key(it));
         if (strcmp(json_key(it), "__metadata__") == 0) {
+            enum status status = check_metadata(json_value(it), path, err);
+            if (status != STATUS_OK) {
+                return status;
+            }
             continue;
         }
         if (length > LIMIT_NAME_BYTES) {
@@ -80,7 +132,7 @@ static enum status read_header(const struct json *header, const char *path,
             return status;
         }
     }
-    return STATUS_OK;
+    return check_cover(list, first, path, data, data_size, err);
 }
 
 enum status safetensors_read(const struct file_map *map, const char *path, struct tensor_list *list,
@@ -89,12 +141,13 @@ enum status safetensors_read(const struct file_map *map, const char *path, struc
     struct json *header = NULL;
     uint64_t header_size;
     if (!read_u64(&in, &header_size) || header_size > (uint64_t)(in.end - in.at) ||
-        header_size > LIMIT_HEADER_BYTES) {
+        header_size > LIMIT_HEADER_BYTES || header_size == 0 || in.at[0] != '{') {
         return error_set(err, STATUS_BAD_INPUT,
-                         "%s: no safetensors file: its header does not fit its %zu bytes", path,
-                         map->size);
+                         "%s: no safetensors file: no JSON object as its header within %zu bytes",
+                         path, map->size);
     }
-    enum status status = json_parse(&header, (const char *)in.at, (size_t)header_size, path, err);
+    enum status status =
+        json_parse_unique(&header, (const char *)in.at, (size_t)header_size, path, err);
     if (status == STATUS_OK && json_kind(header) != JSON_KIND_OBJECT) {
         status = error_set(err, STATUS_BAD_INPUT, "%s: the header is no JSON object", path);
     }
