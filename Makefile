@@ -92,6 +92,9 @@ tidy: $(BUILD)/run-tidy  ## check style and layers
 test: packages  ## everything CI runs
 	tools/test.sh
 
+test-clients: all  ## Claude Code, Codex and OpenCode, fetched and run (needs npm, 1 GB)
+	tests/agents/agents.sh
+
 demo: packages  ## the main job, end to end
 	tools/demo.sh
 
@@ -105,6 +108,6 @@ clean:  ## remove build/
 	rm -rf build
 
 help:  ## this list
-	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/'
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
 
-.PHONY: all packages tests tidy test demo bench format clean help
+.PHONY: all packages tests tidy test test-clients demo bench format clean help

@@ -26,6 +26,7 @@ def run(base):
     streamed(client, ask, body)
     wire(base, body)
     history(client, ask)
+    runner(client)
     counts(client, ask, body)
     errors(client, ask, body, base)
 
@@ -139,6 +140,23 @@ def history(client, ask):
     prefill = ask("hi", messages=[{"role": "user", "content": "WEATHER"},
                                   {"role": "assistant", "content": "<tool_call>\n{\"name\": \""}])
     check("messages: prefill goes on", "Bern" in str(prefill.content), prefill)
+
+
+def runner(client):
+    """The client's own loop: asks, calls the function, sends the result."""
+    called = []
+
+    @anthropic.beta_tool
+    def get_weather(city: str, days: int = 1) -> str:
+        """The weather of a city."""
+        called.append((city, days))
+        return "sunny"
+
+    turns = list(client.beta.messages.tool_runner(
+        model="m", max_tokens=200, tools=[get_weather],
+        messages=[{"role": "user", "content": "WEATHER"}]))
+    check("messages: tool runner", called == [("Paris", 3)] and
+          [t.stop_reason for t in turns] == ["tool_use", "end_turn"], turns)
 
 
 def counts(client, ask, body):

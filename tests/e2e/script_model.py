@@ -3,7 +3,8 @@
 Its attention and feed-forward weights are zero, so the next token depends on the last token alone:
 embeddings are one-hot and the output matrix says which token follows.  Every script is cut into
 pieces that are used once, each an added token of its own; the chat template ends the prompt with
-the token that begins the script chosen.  SCRIPTS.json holds
+the token that begins the script chosen, behind a character that is in no piece (or a piece could
+take that token's first one).  SCRIPTS.json holds
 
   "marks":   what the template shall hold, so that the format of tool calls is found
   "scripts": reply texts by a word that the last user message contains; "after" answers results of
@@ -56,7 +57,7 @@ TEMPLATE = """{# %s tools #}
 {%%- set ns = namespace(last=messages[0]) %%}
 {%%- for m in messages %%}{%% if m.role in ['user', 'tool'] %%}{%% set ns.last = m %%}{%% endif %%}{%% endfor %%}
 {%%- set text = (ns.last.content or '') | string %%}
-{{- ns.last.role + ': ' + text[-200:] }}
+{{- ns.last.role + ': ' + text[-200:] + '␞' }}
 {%%- if add_generation_prompt %%}
 {%%- if ns.last.role == 'tool' %%}<|run:after|>%s{%% else %%}<|run:plain|>{%% endif %%}
 {%%- endif %%}"""
