@@ -2,8 +2,9 @@
  *
  *   bench-template < CASES > RESULTS
  *
- * A case is one line: {"template": PATH, "variables": {...}, "now": SECONDS}.  A result is one
- * line: the rendered text as a JSON string, or {"error": SENTENCE}.
+ * A case is one line: {"template": PATH, "variables": {...}, "now": SECONDS}, or with the template
+ * itself as "source".  Where variables are left out, those of the line before are meant.  A result
+ * is one line: the rendered text as a JSON string, or {"error": SENTENCE}.
  */
 #include "file.h"
 #include "limits.h"
@@ -21,31 +22,35 @@ struct opened {
     struct error err;
 };
 
-static void reopen(struct opened *opened, const char *path) {
+static void reopen(struct opened *opened, const struct json *one) {
     struct buffer source;
-    if (strcmp(opened->path, path) == 0) {
+    const char *path = json_text(json_get(one, "template"), "");
+    const struct json *text = json_get(one, "source");
+    if (text == NULL && strcmp(opened->path, path) == 0) {
         return;
     }
     template_close(opened->template);
     opened->template = NULL;
     snprintf(opened->path, sizeof opened->path, "%s", path);
     buffer_init(&source, LIMIT_BODY_BYTES);
-    opened->status = file_read(path, &source, &opened->err);
+    buffer_append(&source, json_text(text, ""), json_text_size(text));
+    opened->status = text != NULL ? STATUS_OK : file_read(path, &source, &opened->err);
     if (opened->status == STATUS_OK) {
-        opened->status = template_open(&opened->template, source.data, source.size, &opened->err);
+        opened->status = template_open(&opened->template, source.data != NULL ? source.data : "",
+                                       source.size, &opened->err);
     }
     buffer_free(&source);
 }
 
-static void put_result(const struct opened *opened, const struct json *one, struct buffer *line) {
+static void put_result(const struct opened *opened, const struct json *variables, int64_t now,
+                       struct buffer *line) {
     struct buffer text;
     struct error err = opened->err;
     enum status status = opened->status;
     struct json_writer w = {.out = line};
     buffer_init(&text, LIMIT_TEMPLATE_OUTPUT);
     if (status == STATUS_OK) {
-        status = template_render(opened->template, json_get(one, "variables"),
-                                 json_int(json_get(one, "now"), 0), &text, &err);
+        status = template_render(opened->template, variables, now, &text, &err);
     }
     if (status == STATUS_OK) {
         json_put_bytes(&w, text.data != NULL ? text.data : "", text.size);
@@ -61,6 +66,7 @@ int main(void) {
     struct opened opened = {.status = STATUS_NOT_FOUND};
     struct error err = {0};
     struct buffer result;
+    struct json *last = NULL;  // whose variables are in use
     char *line = NULL;
     size_t room = 0;
     buffer_init(&result, LIMIT_TEMPLATE_OUTPUT * 6u);
@@ -70,12 +76,19 @@ int main(void) {
             fprintf(stderr, "%s\n", err.text);
             return EXIT_FAILURE;
         }
-        reopen(&opened, json_text(json_get(one, "template"), ""));
+        reopen(&opened, one);
+        if (last == NULL || json_get(one, "variables") != NULL) {
+            struct json *older = last;
+            last = one;
+            one = older;
+        }
         buffer_clear(&result);
-        put_result(&opened, one, &result);
+        put_result(&opened, json_get(last, "variables"), json_int(json_get(last, "now"), 0),
+                   &result);
         printf("%s\n", result.data);
         json_close(one);
     }
+    json_close(last);
     free(line);
     buffer_free(&result);
     template_close(opened.template);

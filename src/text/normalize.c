@@ -492,3 +492,23 @@ uint32_t unicode_to_upper(uint32_t code_point) {
 uint32_t unicode_to_lower(uint32_t code_point) {
     return (uint32_t)utf8proc_tolower((utf8proc_int32_t)code_point);
 }
+
+uint32_t unicode_to_title(uint32_t code_point) {
+    return (uint32_t)utf8proc_totitle((utf8proc_int32_t)code_point);
+}
+
+bool unicode_is_printable(uint32_t code_point) {
+    utf8proc_category_t category = category_of(code_point);
+    bool is_separator = category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL ||
+                        category == UTF8PROC_CATEGORY_ZP;
+    bool is_other = category == UTF8PROC_CATEGORY_CN || category == UTF8PROC_CATEGORY_CC ||
+                    category == UTF8PROC_CATEGORY_CF || category == UTF8PROC_CATEGORY_CS ||
+                    category == UTF8PROC_CATEGORY_CO;
+    return code_point == ' ' || (!is_separator && !is_other);
+}
+
+bool unicode_is_cased(uint32_t code_point) {
+    return utf8proc_isupper((utf8proc_int32_t)code_point) ||
+           utf8proc_islower((utf8proc_int32_t)code_point) ||
+           category_of(code_point) == UTF8PROC_CATEGORY_LT;
+}

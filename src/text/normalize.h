@@ -36,6 +36,9 @@ bool unicode_is_space(uint32_t code_point);        // White_Space
 bool unicode_is_number(uint32_t code_point);       // Nd, Nl, No
 bool unicode_is_punctuation(uint32_t code_point);  // P*, and ASCII's symbols
 bool unicode_is_word(uint32_t code_point);         // \w: letters, marks, digits, connectors
+bool unicode_is_printable(uint32_t code_point);    // as Python's repr() leaves it alone
+bool unicode_is_cased(uint32_t code_point);        // Lu, Ll, Lt and what is cased like them
 /* Simple case mapping: one code point to one. */
 uint32_t unicode_to_upper(uint32_t code_point);
+uint32_t unicode_to_title(uint32_t code_point);
 uint32_t unicode_to_lower(uint32_t code_point);

@@ -49,8 +49,8 @@ static void assign(struct render *r, const char *name, struct value v) {
 }
 
 static struct value lookup(const struct render *r, const char *name) {
-    static const char *const functions[] = {"range",  "dict",   "namespace",       "cycler",
-                                            "joiner", "lipsum", "raise_exception", "strftime_now"};
+    static const char *const functions[] = {
+        "range", "dict", "namespace", "cycler", "joiner", "raise_exception", "strftime_now"};
     for (const struct scope *scope = r->scope; scope != NULL; scope = scope->parent) {
         const struct value *found = value_find_text(scope->names, name);
         if (found != NULL) {
@@ -78,6 +78,16 @@ static bool eval_call(struct render *r, const struct node *arguments, struct cal
         }
         if (a->kind == NODE_KEYWORD) {
             value_put(&r->arena, out->keywords, value_text(a->text), v);
+        } else if (a->kind == NODE_STAR && a->text[1] == '*') {
+            if (v.kind != VALUE_DICT) {
+                return render_fail(r, "** wants a mapping, not %s", value_type_name(v));
+            }
+            for (size_t i = 0; i < v.dict->n; i++) {
+                if (v.dict->at[i].key.kind != VALUE_STRING) {
+                    return render_fail(r, "keywords must be strings");
+                }
+                value_put(&r->arena, out->keywords, v.dict->at[i].key, v.dict->at[i].value);
+            }
         } else if (a->kind == NODE_STAR) {
             struct value elements;
             if (!render_elements(r, v, &elements)) {
@@ -106,11 +116,45 @@ static bool capture(struct render *r, const struct node *body, struct value *out
     return is_done;
 }
 
+/* Whether some name occurs in the nodes: macros take more arguments when they look at them. */
+static bool mentions(const struct node *node, const char *name) {
+    for (; node != NULL; node = node->next) {
+        if ((node->kind == NODE_NAME && strcmp(node->text, name) == 0) || mentions(node->a, name) ||
+            mentions(node->b, name) || mentions(node->c, name) || mentions(node->body, name) ||
+            mentions(node->orelse, name) || mentions(node->args, name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool macro_takes(struct render *r, const struct template_macro *macro,
+                        const struct call *call) {
+    size_t n = 0, n_known = 0;
+    for (const struct node *p = macro->parameters; p != NULL; p = p->next, n++) {
+        n_known += n >= call->n && value_find_text(call->keywords, p->text) != NULL;
+    }
+    bool has_caller = value_find_text(call->keywords, "caller") != NULL;
+    if (call->n > n && !mentions(macro->body, "varargs")) {
+        return render_fail(r, "macro '%s' takes not more than %zu arguments", macro->name, n);
+    }
+    if (has_caller && !mentions(macro->body, "caller") && !mentions(macro->body, "kwargs")) {
+        return render_fail(r, "macro '%s' does not call its caller", macro->name);
+    }
+    if (call->keywords.dict->n > n_known + has_caller && !mentions(macro->body, "kwargs")) {
+        return render_fail(r, "macro '%s' was given a keyword that it does not take", macro->name);
+    }
+    return true;
+}
+
 static bool call_macro(struct render *r, struct template_macro *macro, const struct call *call,
                        struct value *out) {
     struct scope *outer = r->scope;
     struct value varargs = value_new_list(&r->arena), kwargs = value_new_dict(&r->arena);
     size_t i = 0;
+    if (!macro_takes(r, macro, call)) {
+        return false;
+    }
     r->scope = push_scope(r, macro->scope);
     varargs.kind = VALUE_TUPLE;
     const struct value *caller = value_find_text(call->keywords, "caller");
@@ -166,6 +210,10 @@ static bool call_range(struct render *r, const struct call *call, struct value *
         }
         value_push(&r->arena, *out, value_int(i));
     }
+    out->kind = VALUE_RANGE;
+    out->list->name =
+        arena_printf(&r->arena, step == 1 ? "range(%lld, %lld)" : "range(%lld, %lld, %lld)",
+                     (long long)from, (long long)to, (long long)step);
     return true;
 }
 
@@ -324,7 +372,7 @@ static bool eval_dict(struct render *r, const struct node *node, struct value *o
     *out = value_new_dict(&r->arena);
     for (const struct node *a = node->args; a != NULL; a = a->next->next) {
         struct value key, v;
-        if (!eval(r, a, &key) || !eval(r, a->next, &v)) {
+        if (!eval(r, a, &key) || !eval(r, a->next, &v) || !render_hashable(r, key)) {
             return false;
         }
         value_put(&r->arena, *out, key, v);
@@ -369,7 +417,7 @@ static bool eval_concat(struct render *r, const struct node *node, struct value 
     buffer_init(&text, LIMIT_TEMPLATE_OUTPUT);
     for (const struct node *a = node->args; a != NULL && is_done; a = a->next) {
         struct value v;
-        is_done = eval(r, a, &v);
+        is_done = eval(r, a, &v) && render_printable(r, v);
         if (is_done) {
             value_print(&text, v);
         }
@@ -452,7 +500,9 @@ static bool eval_node(struct render *r, const struct node *node, struct value *o
         return true;
     case NODE_NAME:
         *out = lookup(r, node->text);
-        return true;
+        return out->kind == VALUE_UNDEFINED && strcmp(node->text, "self") == 0
+                   ? render_fail(r, "'self' is not supported")
+                   : true;
     case NODE_LIST:
     case NODE_TUPLE:
         return eval_list(r, node, out);
@@ -518,7 +568,9 @@ static bool assign_target(struct render *r, const struct node *target, struct va
         if (i >= elements.list->n) {
             return render_fail(r, "not enough values to unpack (got %zu)", elements.list->n);
         }
-        assign(r, name->text, elements.list->at[i]);
+        if (!assign_target(r, name, elements.list->at[i])) {
+            return false;
+        }
     }
     return i == elements.list->n ? true
                                  : render_fail(r, "too many values to unpack (expected %zu)", i);
@@ -655,7 +707,7 @@ static bool run_one(struct render *r, const struct node *node) {
         buffer_append(r->out, node->text, node->size);
         return true;
     case NODE_PRINT:
-        if (!eval(r, node->a, &v)) {
+        if (!eval(r, node->a, &v) || !render_printable(r, v)) {
             return false;
         }
         value_print(r->out, v);
@@ -676,8 +728,13 @@ static bool run_one(struct render *r, const struct node *node) {
         return run_call_block(r, node);
     case NODE_WITH:
         return run_with(r, node);
-    case NODE_SEQUENCE:
-        return run(r, node->body);
+    case NODE_SEQUENCE: {  // a scope of its own, as transformers' generation block is a call
+        struct scope *outer = r->scope;
+        r->scope = push_scope(r, outer);
+        bool is_done = run(r, node->body);
+        r->scope = outer;
+        return is_done;
+    }
     default:
         r->flow = node->kind == NODE_BREAK ? FLOW_BREAK : FLOW_CONTINUE;
         return true;

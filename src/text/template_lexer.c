@@ -172,11 +172,35 @@ static enum status lex_string(struct lexer *l) {
     return STATUS_OK;
 }
 
+/* 0x1f, 0o17, 0b11; false when this is none of them. */
+static bool lex_based_number(struct lexer *l) {
+    char *end, digits[64];
+    char kind = l->end - l->at > 2 && *l->at == '0' ? (char)tolower((unsigned char)l->at[1]) : ' ';
+    int base = kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 0;
+    size_t n = 0;
+    for (const char *at = l->at + 2; base > 0 && at < l->end && n + 1 < sizeof digits &&
+                                     (isalnum((unsigned char)*at) || *at == '_');
+         at++) {
+        digits[n++] = *at;
+    }
+    digits[n] = '\0';
+    long long integer = base > 0 ? strtoll(digits, &end, base) : 0;
+    if (base == 0 || n == 0 || *end != '\0') {
+        return false;
+    }
+    add(l, TOKEN_INT, digits, n)->integer = integer;
+    l->at += n + 2;
+    return true;
+}
+
 static enum status lex_number(struct lexer *l) {
     char digits[64];
     size_t n = 0;
     bool is_float = false;
     const char *at = l->at;
+    if (lex_based_number(l)) {
+        return STATUS_OK;
+    }
     for (; at < l->end && n + 1 < sizeof digits; at++) {
         bool is_point = *at == '.' && !is_float && at + 1 < l->end && isdigit((unsigned char)at[1]);
         bool is_exponent =
@@ -187,7 +211,8 @@ static enum status lex_number(struct lexer *l) {
             (*at == '-' || *at == '+') && n > 0 && (digits[n - 1] == 'e' || digits[n - 1] == 'E');
         if (is_point || is_exponent) {
             is_float = true;
-        } else if (!isdigit((unsigned char)*at) && *at != '_' && !is_sign) {
+        } else if (!isdigit((unsigned char)*at) && !is_sign &&
+                   !(*at == '_' && at + 1 < l->end && isdigit((unsigned char)at[1]))) {
             break;
         }
         if (*at != '_') {
@@ -248,7 +273,7 @@ static enum status lex_tag(struct lexer *l, bool is_print) {
         if (l->at >= l->end) {
             return lex_error(l, "a tag is not closed");
         }
-        bool has_sign = (*l->at == '-' || *l->at == '+') && l->at + 2 < l->end &&
+        bool has_sign = (*l->at == '-' || (*l->at == '+' && !is_print)) && l->at + 2 < l->end &&
                         memcmp(l->at + 1, close, 2) == 0;
         if (depth == 0 && (has_sign || starts(l, close))) {
             l->strips_next = has_sign && *l->at == '-';

@@ -1,5 +1,5 @@
 /* template_ops.c - attributes, items, slices and operators: what Python does with values. */
-#include "template_render.h"
+#include "template_filters.h"
 
 #include "limits.h"
 
@@ -54,6 +54,14 @@ bool render_attribute(struct render *r, struct value object, const char *name, s
         *out = value_text(object.macro->name);
         return true;
     }
+    if (object.kind == VALUE_MACRO) {
+        return render_fail(r, "attributes of macros are not supported: '%s'", name);
+    }
+    if (object.kind == VALUE_TUPLE && object.list->name != NULL &&
+        (strcmp(name, "grouper") == 0 || strcmp(name, "list") == 0)) {
+        *out = object.list->at[name[0] == 'l'];
+        return true;
+    }
     if (object.kind == VALUE_FUNCTION && strcmp(object.text, "dict") == 0) {
         *out = object;  // dict.anything is dict['anything'], a generic alias, and called it is dict
         return true;
@@ -66,6 +74,11 @@ bool render_attribute(struct render *r, struct value object, const char *name, s
     }
     if (value_is_mapping(object)) {
         found = value_find_text(object, name);
+    }
+    if (value_is_number(object) &&
+        (strcmp(name, "real") == 0 || strcmp(name, "imag") == 0 || strcmp(name, "numerator") == 0 ||
+         strcmp(name, "denominator") == 0)) {
+        return render_fail(r, "attributes of numbers are not supported: '%s'", name);
     }
     *out = found != NULL ? *found : value_undefined(name);
     return true;
@@ -93,7 +106,9 @@ static size_t text_offset(struct value text, int64_t index) {
 
 static struct value text_part(struct value text, int64_t from, int64_t to) {
     size_t a = text_offset(text, from), b = text_offset(text, to);
-    return value_string(text.text + a, b - a);
+    struct value part = value_string(text.text + a, b - a);
+    part.is_markup = text.is_markup;
+    return part;
 }
 
 bool render_item(struct render *r, struct value object, struct value key, struct value *out) {
@@ -109,7 +124,8 @@ bool render_item(struct render *r, struct value object, struct value key, struct
         }
     }
     bool is_index = key.kind == VALUE_INT || key.kind == VALUE_BOOL;
-    if (is_index && (value_is_sequence(object) || object.kind == VALUE_STRING)) {
+    if (is_index &&
+        (value_is_sequence(object) || object.kind == VALUE_RANGE || object.kind == VALUE_STRING)) {
         int64_t n = object.kind == VALUE_STRING ? text_length(object) : (int64_t)object.list->n;
         int64_t i = key.kind == VALUE_BOOL ? key.boolean : key.integer;
         i = i < 0 ? i + n : i;
@@ -226,6 +242,9 @@ static bool number_binary(struct render *r, const char *op, struct value a, stru
     bool are_integers = a.kind != VALUE_FLOAT && b.kind != VALUE_FLOAT;
     if (strcmp(op, "**") == 0) {
         double power = pow(x, y);
+        if ((x == 0 && y < 0) || isnan(power)) {
+            return render_fail(r, "a power that is no real number");
+        }
         bool is_integer = are_integers && y >= 0;
         if (is_integer && fabs(power) >= 9007199254740992.0) {
             return render_fail(r, "an integer is too large");
@@ -248,11 +267,35 @@ static bool number_binary(struct render *r, const char *op, struct value a, stru
     return true;
 }
 
+bool render_hashable(struct render *r, struct value v) {
+    bool is_hashable = v.kind != VALUE_LIST && v.kind != VALUE_DICT && v.kind != VALUE_VIEW;
+    for (size_t i = 0; v.kind == VALUE_TUPLE && i < v.list->n; i++) {
+        if (!render_hashable(r, v.list->at[i])) {
+            return false;
+        }
+    }
+    return is_hashable ? true : render_fail(r, "unhashable type: '%s'", value_type_name(v));
+}
+
+bool render_printable(struct render *r, struct value v) {
+    bool is_printable = v.kind != VALUE_ITERATOR && v.kind != VALUE_METHOD &&
+                        v.kind != VALUE_FUNCTION && v.kind != VALUE_LOOP && v.kind != VALUE_MACRO;
+    return is_printable
+               ? true
+               : render_fail(r, "a value of type %s cannot be printed", value_type_name(v));
+}
+
+/* Beside a Markup, other text is escaped. */
 static struct value joined_text(struct render *r, struct value a, struct value b) {
+    bool is_markup = a.is_markup || b.is_markup;
+    a = is_markup && !a.is_markup ? render_escape(r, a) : a;
+    b = is_markup && !b.is_markup ? render_escape(r, b) : b;
     char *text = arena_alloc(&r->arena, a.size + b.size + 1);
     memcpy(text, a.text, a.size);
     memcpy(text + a.size, b.text, b.size);
-    return value_string(text, a.size + b.size);
+    struct value joined = value_string(text, a.size + b.size);
+    joined.is_markup = is_markup;
+    return joined;
 }
 
 /* "ab" * 3, [0] * 3 */
@@ -268,6 +311,7 @@ static bool repeat(struct render *r, struct value v, int64_t n, struct value *ou
             memcpy(text + i * size, v.text, size);
         }
         *out = value_string(text, size * count);
+        out->is_markup = v.is_markup;
         return true;
     }
     *out = value_new_list(&r->arena);
@@ -305,9 +349,19 @@ bool render_binary(struct render *r, const char *op, struct value a, struct valu
     }
     if (op[0] == '%' && a.kind == VALUE_STRING) {
         struct call call = {.at = &b, .n = 1, .keywords = value_new_dict(&r->arena)};
+        if (a.is_markup) {
+            return render_fail(r, "%% of a Markup is not supported");
+        }
         if (b.kind == VALUE_TUPLE) {
             call.at = b.list->at;
             call.n = b.list->n;
+        } else if (memchr(a.text, '%', a.size) == NULL &&
+                   (b.kind == VALUE_LIST || b.kind == VALUE_DICT || b.kind == VALUE_RANGE ||
+                    b.kind == VALUE_UNDEFINED)) {
+            call.n = 0;  // not one of them is wanted, and Python does not mind
+        } else if (b.kind == VALUE_DICT && memchr(a.text, '(', a.size) != NULL) {
+            call.n = 0;
+            call.keywords = b;
         }
         return render_filter(r, "format", a, &call, out);
     }
@@ -324,15 +378,12 @@ static bool contains(struct render *r, struct value container, struct value v, b
         *out = v.size == 0 || memmem(container.text, container.size, v.text, v.size) != NULL;
         return true;
     }
-    if (value_is_mapping(container)) {
+    if (container.kind == VALUE_DICT) {
         *out = value_find(container, v) != NULL;
-        return true;
+        return render_hashable(r, v);
     }
-    if (container.kind == VALUE_UNDEFINED) {
-        return true;
-    }
-    if (!value_is_sequence(container)) {
-        return render_fail(r, "argument of type '%s' is not iterable", value_type_name(container));
+    if (!render_elements(r, container, &container)) {
+        return false;
     }
     for (size_t i = 0; i < container.list->n && !*out; i++) {
         *out = value_equals(container.list->at[i], v);

@@ -1,5 +1,5 @@
 /* template_parser.c - tokens to a tree: Jinja2's grammar, in its order of precedence. */
-#include "template_node.h"
+#include "template_filters.h"
 
 #include "limits.h"
 
@@ -10,6 +10,7 @@ struct parser {
     const struct token *at;
     struct error *err;
     int depth;
+    int n_loops;  // around what is being parsed, within its macro
 };
 
 typedef enum status (*parse_fn)(struct parser *p, struct node **out);
@@ -102,11 +103,10 @@ static enum status parse_arguments(struct parser *p, struct node **out) {
     *out = NULL;
     while (!is_operator(p->at, ")")) {
         struct node *argument;
-        if (is_operator(p->at, "**")) {
-            return parse_error(p, "** arguments are not supported");
-        }
-        if (skip_operator(p, "*")) {
+        if (is_operator(p->at, "*") || is_operator(p->at, "**")) {
             argument = new_node(p, NODE_STAR);
+            argument->text = p->at->text;
+            p->at++;
             TRY(parse_expression(p, &argument->a));
         } else if (p->at->kind == TOKEN_NAME && is_operator(p->at + 1, "=")) {
             argument = new_node(p, NODE_KEYWORD);
@@ -329,6 +329,9 @@ static enum status parse_filters(struct parser *p, struct node **node) {
             TRY(parse_filter(p, node));
         } else if (skip_name(p, "is")) {
             TRY(parse_test(p, node));
+            if (is_name(p->at, "is")) {
+                return parse_error(p, "tests cannot be chained");
+            }
         } else if (is_operator(p->at, "(") || is_operator(p->at, "[") || is_operator(p->at, ".")) {
             TRY(parse_postfix(p, node));
         } else {
@@ -528,29 +531,43 @@ static enum status close_block(struct parser *p, const char *name) {
     return end_tag(p);
 }
 
-/* x   x, y   (x, y)   ns.x: what `for` and `set` assign to. */
-static enum status parse_target(struct parser *p, struct node **out) {
-    bool has_parenthesis = skip_operator(p, "(");
-    struct node *first = new_node(p, NODE_NAME);
-    TRY(expect_name(p, &first->text));
-    *out = first;
-    if (skip_operator(p, ".")) {
-        struct node *attribute = new_pair(p, NODE_ATTRIBUTE, NULL, first, NULL);
-        TRY(expect_name(p, &attribute->text));
-        *out = attribute;
-        return STATUS_OK;
+static enum status parse_target(struct parser *p, struct node **out);
+
+/* x   ns.x   (x, y) */
+static enum status parse_one_target(struct parser *p, struct node **out) {
+    if (skip_operator(p, "(")) {
+        TRY(parse_target(p, out));
+        return expect_operator(p, ")");
     }
+    struct node *name = new_node(p, NODE_NAME);
+    TRY(expect_name(p, &name->text));
+    *out = name;
+    if (skip_operator(p, ".")) {
+        *out = new_pair(p, NODE_ATTRIBUTE, NULL, name, NULL);
+        return expect_name(p, &(*out)->text);
+    }
+    return strcmp(name->text, "loop") == 0 ? parse_error(p, "cannot assign to 'loop'") : STATUS_OK;
+}
+
+/* What `for` and `set` assign to: one target, or several with commas between. */
+static enum status parse_target(struct parser *p, struct node **out) {
+    if (++p->depth > LIMIT_TEMPLATE_DEPTH) {
+        return parse_error(p, "nested too deeply");
+    }
+    TRY(parse_one_target(p, out));
     if (is_operator(p->at, ",")) {
         struct node *tuple = new_node(p, NODE_TUPLE), **tail = &tuple->args;
-        append(&tail, first);
-        while (skip_operator(p, ",") && p->at->kind == TOKEN_NAME && !is_name(p->at, "in")) {
-            struct node *name = new_node(p, NODE_NAME);
-            TRY(expect_name(p, &name->text));
-            append(&tail, name);
+        append(&tail, *out);
+        while (skip_operator(p, ",") &&
+               (is_operator(p->at, "(") || (p->at->kind == TOKEN_NAME && !is_name(p->at, "in")))) {
+            struct node *target;
+            TRY(parse_one_target(p, &target));
+            append(&tail, target);
         }
         *out = tuple;
     }
-    return has_parenthesis ? expect_operator(p, ")") : STATUS_OK;
+    p->depth--;
+    return STATUS_OK;
 }
 
 static enum status parse_for(struct parser *p, struct node **out) {
@@ -577,7 +594,9 @@ static enum status parse_for(struct parser *p, struct node **out) {
     }
     loop->is_recursive = skip_name(p, "recursive");
     TRY(end_tag(p));
+    p->n_loops++;
     TRY(parse_body(p, &loop->body, first_ends));
+    p->n_loops--;
     if (skip_name(p, "else")) {
         TRY(end_tag(p));
         TRY(parse_body(p, &loop->orelse, last_ends));
@@ -659,7 +678,10 @@ static enum status parse_macro(struct parser *p, struct node **out) {
     TRY(expect_name(p, &macro->text));
     TRY(parse_parameters(p, &macro->args));
     TRY(end_tag(p));
+    int n_loops = p->n_loops;
+    p->n_loops = 0;
     TRY(parse_body(p, &macro->body, ends));
+    p->n_loops = n_loops;
     return close_block(p, "endmacro");
 }
 
@@ -717,11 +739,17 @@ static enum status parse_generation(struct parser *p, struct node **out) {
 }
 
 static enum status parse_break(struct parser *p, struct node **out) {
+    if (p->n_loops == 0) {
+        return parse_error(p, "'break' outside a loop");
+    }
     *out = new_node(p, NODE_BREAK);
     return end_tag(p);
 }
 
 static enum status parse_continue(struct parser *p, struct node **out) {
+    if (p->n_loops == 0) {
+        return parse_error(p, "'continue' outside a loop");
+    }
     *out = new_node(p, NODE_CONTINUE);
     return end_tag(p);
 }
@@ -793,8 +821,30 @@ static enum status parse_body(struct parser *p, struct node **out, const char *c
     }
 }
 
+/* Filters and tests that there are not, outside of what may never run: Jinja2 refuses those when
+ * it loads a template, and the others when they run. */
+static enum status check_names(const struct node *node, bool may_not_run, struct error *err) {
+    for (; node != NULL; node = node->next) {
+        bool is_known = node->kind == NODE_FILTER ? template_filter_find(node->text) != NULL
+                        : node->kind == NODE_TEST ? template_test_exists(node->text)
+                                                  : true;
+        if (!is_known && !may_not_run) {
+            return error_set(err, STATUS_BAD_INPUT, "line %d: no %s named '%s'", node->line,
+                             node->kind == NODE_FILTER ? "filter" : "test", node->text);
+        }
+        bool is_soft = may_not_run || node->kind == NODE_IF || node->kind == NODE_CONDITION;
+        const struct node *const parts[] = {node->a,    node->b,      node->c,
+                                            node->body, node->orelse, node->args};
+        for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+            TRY(check_names(parts[i], is_soft, err));
+        }
+    }
+    return STATUS_OK;
+}
+
 enum status template_parse(struct arena *arena, const struct token_list *tokens, struct node **out,
                            struct error *err) {
     struct parser p = {.arena = arena, .at = tokens->at, .err = err};
-    return parse_body(&p, out, NULL);
+    TRY(parse_body(&p, out, NULL));
+    return check_names(*out, false, err);
 }

@@ -64,6 +64,16 @@ bool render_binary(struct render *r, const char *op, struct value a, struct valu
                    struct value *out);
 bool render_compare(struct render *r, const char *op, struct value a, struct value b, bool *out);
 
+/* Keys of dicts and elements of sets must be. */
+bool render_hashable(struct render *r, struct value v);
+/* Whether the arguments are among the parameters: names between spaces, in order. */
+bool call_fits(struct render *r, const char *what, const char *parameters, const struct call *call);
+/* "...".format(...) */
+bool render_str_format(struct render *r, struct value self, const struct call *call,
+                       struct value *out);
+/* Fails for values whose text is an address in Python. */
+bool render_printable(struct render *r, struct value v);
+
 /* What a buffer gathered, as a value in the arena; the buffer is freed. */
 struct value render_take_text(struct render *r, struct buffer *text);
 

@@ -2,6 +2,7 @@
 #include "template_value.h"
 
 #include "limits.h"
+#include "normalize.h"
 #include "utf8.h"
 
 #include <math.h>
@@ -79,6 +80,18 @@ void value_put(struct arena *arena, struct value dict, struct value key, struct 
         d->room = room;
     }
     d->at[d->n++] = (struct value_pair){key, value};
+}
+
+struct value value_pairs(struct arena *arena, struct value dict) {
+    struct value pairs = value_new_list(arena);
+    for (size_t i = 0; i < dict.dict->n; i++) {
+        struct value pair = value_new_list(arena);
+        pair.kind = VALUE_TUPLE;
+        value_push(arena, pair, dict.dict->at[i].key);
+        value_push(arena, pair, dict.dict->at[i].value);
+        value_push(arena, pairs, pair);
+    }
+    return pairs;
 }
 
 const struct value *value_find(struct value dict, struct value key) {
@@ -164,6 +177,8 @@ bool value_is_true(struct value v) {
         return v.size > 0;
     case VALUE_LIST:
     case VALUE_TUPLE:
+    case VALUE_VIEW:
+    case VALUE_RANGE:
         return v.list->n > 0;
     case VALUE_DICT:
         return v.dict->n > 0;
@@ -200,6 +215,7 @@ bool value_equals(struct value a, struct value b) {
         return a.size == b.size && (a.size == 0 || memcmp(a.text, b.text, a.size) == 0);
     case VALUE_LIST:
     case VALUE_TUPLE:
+    case VALUE_RANGE:
         for (size_t i = 0; a.list->n == b.list->n && i < a.list->n; i++) {
             if (!value_equals(a.list->at[i], b.list->at[i])) {
                 return false;
@@ -254,8 +270,10 @@ const char *value_type_name(struct value v) {
         [VALUE_FLOAT] = "float",         [VALUE_STRING] = "str",
         [VALUE_LIST] = "list",           [VALUE_TUPLE] = "tuple",
         [VALUE_DICT] = "dict",           [VALUE_NAMESPACE] = "Namespace",
-        [VALUE_LOOP] = "LoopContext",    [VALUE_METHOD] = "method",
-        [VALUE_FUNCTION] = "function",   [VALUE_MACRO] = "Macro",
+        [VALUE_ITERATOR] = "generator",  [VALUE_VIEW] = "dict view",
+        [VALUE_RANGE] = "range",         [VALUE_LOOP] = "LoopContext",
+        [VALUE_METHOD] = "method",       [VALUE_FUNCTION] = "function",
+        [VALUE_MACRO] = "Macro",
     };
     return names[v.kind];
 }
@@ -295,7 +313,16 @@ static void print_quoted(struct buffer *out, struct value v) {
     buffer_byte(out, quote);
     for (size_t i = 0; i < v.size; i++) {
         unsigned char c = (unsigned char)v.text[i];
-        if (c == (unsigned char)quote || c == '\\') {
+        uint32_t point = 0;
+        int length = c >= 0x80 ? utf8_decode(v.text + i, v.size - i, &point) : 1;
+        if (c >= 0x80 && length > 0 && !unicode_is_printable(point)) {
+            buffer_printf(out,
+                          point < 0x100     ? "\\x%02x"
+                          : point < 0x10000 ? "\\u%04x"
+                                            : "\\U%08x",
+                          point);
+            i += (size_t)length - 1;
+        } else if (c == (unsigned char)quote || c == '\\') {
             buffer_printf(out, "\\%c", c);
         } else if (c == '\n' || c == '\r' || c == '\t') {
             buffer_text(out, c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t");
@@ -347,7 +374,16 @@ void value_print_repr(struct buffer *out, struct value v) {
         print_float(out, v.number);
         break;
     case VALUE_STRING:
+        buffer_text(out, v.is_markup ? "Markup(" : "");
         print_quoted(out, v);
+        buffer_text(out, v.is_markup ? ")" : "");
+        break;
+    case VALUE_VIEW:
+        buffer_text(out, v.list->name);
+        print_items(out, v.list, "([", "])");
+        break;
+    case VALUE_RANGE:
+        buffer_text(out, v.list->name);
         break;
     case VALUE_LIST:
         print_items(out, v.list, "[", "]");

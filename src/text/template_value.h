@@ -16,6 +16,9 @@ enum value_kind {
     VALUE_LIST,
     VALUE_TUPLE,
     VALUE_DICT,
+    VALUE_ITERATOR,   // what map, select, batch give: a list whose elements can be taken once
+    VALUE_VIEW,       // what items(), keys(), values() give: a list that prints with its name
+    VALUE_RANGE,      // a list that prints as its name
     VALUE_NAMESPACE,  // a dict whose items are assigned as attributes
     VALUE_LOOP,       // `loop`
     VALUE_METHOD,     // "text".upper: a value and a name
@@ -31,7 +34,8 @@ struct template_loop;
 
 struct value {
     enum value_kind kind;
-    size_t size;  // of text
+    bool is_markup;  // a string that is HTML: what is joined to it gets escaped
+    size_t size;     // of text
     union {
         bool boolean;
         int64_t integer;
@@ -48,6 +52,7 @@ struct value {
 struct value_list {
     struct value *at;
     size_t n, room;
+    const char *name;  // of views and ranges; "group" for the pairs of groupby; or NULL
 };
 
 struct value_pair {
@@ -76,6 +81,8 @@ struct value value_of_json(struct arena *arena, const struct json *json);
 
 void value_push(struct arena *arena, struct value list, struct value element);
 void value_put(struct arena *arena, struct value dict, struct value key, struct value value);
+/* The pairs of a dict as a list of tuples. */
+struct value value_pairs(struct arena *arena, struct value dict);
 /* NULL when the key is not there. */
 const struct value *value_find(struct value dict, struct value key);
 const struct value *value_find_text(struct value dict, const char *key);

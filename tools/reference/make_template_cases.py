@@ -1,110 +1,31 @@
-"""make_template_cases.py - renders templates with the real Jinja2, configured as transformers'
-apply_chat_template configures it, and stores what it gave as tests/data/template/cases.jsonl.
+"""make_template_cases.py - stores what the real Jinja2, configured as transformers'
+apply_chat_template configures it, makes of templates, under tests/data/template.
 
-Needs PyPI jinja2.  One JSON object a line: {"template", "variables", "expected"}; expected is null
-where Jinja2 fails.  Then conversations.jsonl, and renderings.jsonl: {"template": NAME, "sha256":
-[...]}, the digests of the conversations under each template of real/.  Run from the repository's
-root.
+    make_template_cases.py BENCH
+
+Needs PyPI jinja2 and make build/release/bench-template.  cases.jsonl: {"template", "expected"} a
+line, "variables" where they change, expected null where Jinja2 fails; of the templates of
+template_expressions.py one in four, without those that the program refuses by name (counted here,
+listed by compare_expressions.py).  conversations.jsonl, and renderings.jsonl: {"template": NAME,
+"sha256": [...]}, the digests of the conversations under each template of real/.  Run from the
+repository's root.
 """
 
+import copy
 import hashlib
 import json
 import pathlib
+import re
+import subprocess
 import sys
 
 import jinja_reference
+import template_expressions
 import template_conversations
 
 FOLDER = pathlib.Path("tests/data/template")
 NOW = 1767942300  # 2026-01-09 07:05 UTC, what strftime_now() shows
 ENV = jinja_reference.environment(NOW)
-
-SMOLLM2 = ("{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
-           "{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
-           "Face<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + "
-           "message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}"
-           "{{ '<|im_start|>assistant\n' }}{% endif %}")
-
-# Our own, in the style of the tool-calling templates of the field: namespaces, reversed scans,
-# tojson of tools, reasoning split off, nested macros.
-TOOLS = """{%- if tools %}
-    {{- '<|im_start|>system\\n' }}
-    {%- if messages[0].role == 'system' %}
-        {{- messages[0].content + '\\n\\n' }}
-    {%- endif %}
-    {{- "# Tools\\n\\n<tools>" }}
-    {%- for tool in tools %}
-        {{- "\\n" }}
-        {{- tool | tojson }}
-    {%- endfor %}
-    {{- "\\n</tools><|im_end|>\\n" }}
-{%- elif messages[0].role == 'system' %}
-    {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
-{%- endif %}
-{%- set ns = namespace(multi_step=true, last=messages|length - 1) %}
-{%- for message in messages[::-1] %}
-    {%- set index = (messages|length - 1) - loop.index0 %}
-    {%- if ns.multi_step and message.role == "user" and message.content is string %}
-        {%- set ns.multi_step = false %}
-        {%- set ns.last = index %}
-    {%- endif %}
-{%- endfor %}
-{%- for message in messages %}
-    {%- if message.content is string %}{%- set content = message.content %}
-    {%- else %}{%- set content = '' %}{%- endif %}
-    {%- if message.role == "user" or (message.role == "system" and not loop.first) %}
-        {{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>\\n' }}
-    {%- elif message.role == "assistant" %}
-        {%- set reasoning = '' %}
-        {%- if message.reasoning_content is string %}
-            {%- set reasoning = message.reasoning_content %}
-        {%- elif '</think>' in content %}
-            {%- set reasoning = content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}
-            {%- set content = content.split('</think>')[-1].lstrip('\\n') %}
-        {%- endif %}
-        {%- if loop.index0 > ns.last and (loop.last or reasoning) %}
-            {{- '<|im_start|>assistant\\n<think>\\n' + reasoning.strip('\\n') + '\\n</think>\\n\\n' + content }}
-        {%- else %}
-            {{- '<|im_start|>assistant\\n' + content }}
-        {%- endif %}
-        {%- if message.tool_calls %}
-            {%- for call in message.tool_calls %}
-                {%- if (loop.first and content) or (not loop.first) %}{{- '\\n' }}{%- endif %}
-                {%- if call.function %}{%- set call = call.function %}{%- endif %}
-                {{- '<tool_call>\\n{"name": "' }}{{- call.name }}{{- '", "arguments": ' }}
-                {%- if call.arguments is string %}{{- call.arguments }}
-                {%- else %}{{- call.arguments | tojson }}{%- endif %}
-                {{- '}\\n</tool_call>' }}
-            {%- endfor %}
-        {%- endif %}
-        {{- '<|im_end|>\\n' }}
-    {%- elif message.role == "tool" %}
-        {%- if loop.first or (messages[loop.index0 - 1].role != "tool") %}{{- '<|im_start|>user' }}{%- endif %}
-        {{- '\\n<tool_response>\\n' + content + '\\n</tool_response>' }}
-        {%- if loop.last or (messages[loop.index0 + 1].role != "tool") %}{{- '<|im_end|>\\n' }}{%- endif %}
-    {%- else %}
-        {{- raise_exception('unknown role ' ~ message.role) }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|im_start|>assistant\\n' }}
-    {%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}
-{%- endif %}"""
-
-CALL = {"id": "c1", "type": "function",
-        "function": {"name": "weather", "arguments": {"city": "Zürich", "days": 3, "f": [1.5, None, True]}}}
-TOOL = {"type": "function", "function": {"name": "weather", "description": "It's \"<b>\" & more",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}
-U = {"role": "user", "content": "Grüße 🦙 <|im_end|> \n x"}
-S = {"role": "system", "content": "Be brief."}
-A = {"role": "assistant", "content": "<think>\nhmm\n</think>\n\nYes."}
-T = {"role": "tool", "content": "{\"t\": 21}", "tool_call_id": "c1"}
-C = {"role": "assistant", "content": "", "tool_calls": [CALL, CALL]}
-N = {"role": "assistant", "content": None, "tool_calls": [CALL]}
-R = {"role": "assistant", "content": "ok", "reasoning_content": "\nwhy\n"}
-CONVERSATIONS = [[U], [S, U], [U, A, U], [S, U, A, U], [U, C, T, T], [S, U, C, T, T, A, U], [U, N, T, U],
-                 [U, R], [S, U, R, U, R], [{"role": "user", "content": ""}], [S], [A], [U, S, U],
-                 [{"role": "critic", "content": "x"}], [U, U], [U, A, A]]
 
 VALUES = {"a": 3, "b": -7, "f": 2.5, "s": "Hello Wörld", "e": "", "n": None, "t": True,
           "l": [3, 1, 2], "d": {"x": 1, "y": [1, 2], "z": {"k": "v"}}, "w": ["b", "A", "c", "a"],
@@ -170,26 +91,41 @@ def write_renderings():
                                   "sha256": [digest(template, c) for c in conversations]}) + "\n")
 
 
+def expected_of(source, variables):
+    try:
+        return ENV.from_string(source).render(**copy.deepcopy(variables))
+    except Exception:
+        return None
+
+
+def refused(sources, variables):
+    """For each source: does the program give an error?"""
+    blob = "".join(json.dumps({"source": s, **({"variables": variables} if i == 0 else {})}) + "\n"
+                   for i, s in enumerate(sources))
+    out = subprocess.run([sys.argv[1]], input=blob, text=True, stdout=subprocess.PIPE, check=True).stdout
+    return [isinstance(json.loads(line), dict) for line in out.split("\n")[:-1]]
+
+
 def main():
     write_renderings()
-    cases = [("{{ " + e + " }}", VALUES) for line in EXPRESSIONS for e in split(line)]
-    cases += [(t, VALUES) for t in STATEMENTS]
-    for template in (SMOLLM2, TOOLS):
-        for messages in CONVERSATIONS:
-            for tools in (None, [TOOL], [TOOL, TOOL]):
-                for extra in ({"add_generation_prompt": True}, {"add_generation_prompt": False},
-                              {"add_generation_prompt": True, "enable_thinking": False}):
-                    cases.append((template, {"messages": messages, "tools": tools, **extra}))
-    n_failing = 0
+    expressions = list(dict.fromkeys(template_expressions.expressions()))
+    n_statements = len(template_expressions.STATEMENTS + template_expressions.ITEMS + template_expressions.FORMATS)
+    sets = [(VALUES, ["{{ " + e + " }}" for line in EXPRESSIONS for e in split(line)] + STATEMENTS),
+            (template_expressions.VALUES, expressions[:-n_statements:4] + expressions[-n_statements:])]
+    n = n_failing = n_refused = 0
     with open(FOLDER / "cases.jsonl", "w", encoding="utf-8") as out:
-        for template, variables in cases:
-            try:
-                expected = ENV.from_string(template).render(**variables)
-            except Exception:
-                expected, n_failing = None, n_failing + 1
-            out.write(json.dumps({"template": template, "variables": variables, "expected": expected},
-                                 ensure_ascii=False) + "\n")
-    print(len(cases), "cases,", n_failing, "of which Jinja2 refuses", file=sys.stderr)
+        for variables, sources in sets:
+            shown = {"variables": variables}
+            for source, is_refused in zip(sources, refused(sources, variables), strict=True):
+                expected = expected_of(source, variables)
+                if expected is not None and (is_refused or re.search(r" at 0x[0-9a-f]+|TemplateReference|strftime", source + expected)):
+                    n_refused += 1
+                    continue
+                n_failing += expected is None
+                n += 1
+                out.write(json.dumps({"template": source, **shown, "expected": expected}, ensure_ascii=False) + "\n")
+                shown = {}
+    print(n, "cases,", n_failing, "of which Jinja2 refuses;", n_refused, "left out", file=sys.stderr)
 
 
 def split(line):
