@@ -352,6 +352,16 @@ TEST(deepseek_v3_gives_the_reference_logits_and_continuations) {
 }
 END
 
+TEST(qwen3_moe_gives_the_reference_logits_and_continuations) {
+    check_family("qwen3_moe", 1e-4, 0);
+}
+END
+
+TEST(mistral_gives_the_reference_logits_and_continuations) {
+    check_family("mistral", 2e-4, 0);
+}
+END
+
 TEST(glm4_moe_gives_the_reference_logits_and_continuations) {
     check_family("glm4_moe", 8e-5, 1.3e-4);
 }
@@ -449,6 +459,8 @@ TEST(logits_are_one_value_over_isa_threads_rows_and_chunk) {
     check_hash("nemotron_h", (struct model_options){0});
     check_hash("gemma3", (struct model_options){0});
     check_hash("glm4_moe", (struct model_options){0});
+    check_hash("qwen3_moe", (struct model_options){.quant = QUANT_Q8});
+    check_hash("mistral", (struct model_options){0});
     check_hash("deepseek_v3", (struct model_options){0});
     check_hash("smollm2", (struct model_options){.acts = ACTS_F32, .kv = KV_F32});
     check_hash("smollm2", (struct model_options){.quant = QUANT_Q8, .acts = ACTS_INT8});
@@ -462,6 +474,9 @@ TEST(gguf_and_safetensors_of_the_same_weights_give_the_same_bits) {
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
         struct digest_sum folder = hash_of("smollm2", choices[i], 0);
         struct digest_sum gguf = hash_of("smollm2.gguf", choices[i], 0);
+        CHECK(folder.low == gguf.low && folder.high == gguf.high);
+        folder = hash_of("qwen3_moe", choices[i], 0);
+        gguf = hash_of("qwen3_moe.gguf", choices[i], 0);
         CHECK(folder.low == gguf.low && folder.high == gguf.high);
     }
 }
@@ -481,6 +496,8 @@ SUITE(family, 300, llama_gives_the_reference_logits_and_continuations,
       qwen3_5_moe_gives_the_reference_logits_and_continuations,
       nemotron_h_gives_the_reference_logits_and_continuations,
       deepseek_v3_gives_the_reference_logits_and_continuations,
+      qwen3_moe_gives_the_reference_logits_and_continuations,
+      mistral_gives_the_reference_logits_and_continuations,
       glm4_moe_gives_the_reference_logits_and_continuations,
       gemma3_gives_the_reference_logits_and_continuations,
       logits_are_one_value_over_isa_threads_rows_and_chunk,

@@ -51,6 +51,10 @@ static enum status read_number(const struct model *model, const struct config_sp
         if (spec->gguf_key == NULL) {
             return STATUS_NOT_FOUND;
         }
+        if (spec->gguf_key[0] == '=') {
+            *out = atof(spec->gguf_key + 1);
+            return STATUS_OK;
+        }
         snprintf(key, sizeof key, "%s.%s", model->family->gguf_arch, spec->gguf_key);
         *out = checkpoint_number(model->checkpoint, key, spec->fallback);
         return checkpoint_has(model->checkpoint, key) ? STATUS_OK : STATUS_NOT_FOUND;
@@ -109,6 +113,22 @@ static enum status read_layers(const struct model *model, const struct config_sp
     return STATUS_OK;
 }
 
+/* Layers by number. */
+static enum status read_listed(const struct model *model, const struct config_spec *spec,
+                               uint8_t *is_listed, struct error *err) {
+    const struct json *list = json_path(checkpoint_config(model->checkpoint), spec->json_key);
+    size_t n = json_kind(list) == JSON_KIND_ARRAY ? json_count(list) : 0;
+    for (size_t i = 0; i < n; i++) {
+        double layer = json_number(json_at(list, i), -1);
+        if (!(layer >= 0 && layer < LIMIT_LAYERS)) {
+            return error_set(err, STATUS_BAD_INPUT, "%s: '%s' in its config: no layer %g",
+                             checkpoint_path(model->checkpoint), spec->json_key, layer);
+        }
+        is_listed[(size_t)layer] = 1;
+    }
+    return STATUS_OK;
+}
+
 static bool is_in_range(const struct config_spec *spec, double number) {
     switch (spec->type) {
     case CONFIG_INT:
@@ -130,6 +150,9 @@ static enum status read_field(const struct model *model, const struct config_spe
     void *at = (unsigned char *)config + spec->at;
     if (spec->type == CONFIG_LAYERS) {
         return read_layers(model, spec, at, err);
+    }
+    if (spec->type == CONFIG_LISTED) {
+        return read_listed(model, spec, at, err);
     }
     enum status status = read_number(model, spec, &number, err);
     if (status == STATUS_NOT_FOUND && spec->is_required) {

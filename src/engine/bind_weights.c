@@ -350,13 +350,15 @@ static enum status slice_stacked(struct binding *b, const struct experts_spec *s
                                  const struct checkpoint_tensor *t, int32_t n, int32_t e,
                                  struct checkpoint_tensor *out) {
     int32_t rows = field(b, spec->rows_at), cols = field(b, spec->cols_at);
+    bool is_gguf = checkpoint_kind(b->model->checkpoint) == CHECKPOINT_GGUF;
+    int32_t n_parts = is_gguf ? 1 : spec->n_parts, part = is_gguf ? 0 : spec->part;
     size_t row_size = 0;
-    if (t->n_dims != 3 || t->dims[0] != n || t->dims[1] != (int64_t)rows * spec->n_parts ||
+    if (t->n_dims != 3 || t->dims[0] != n || t->dims[1] != (int64_t)rows * n_parts ||
         t->dims[2] != cols || !dtype_row_size(t->dtype, cols, &row_size)) {
         return error_set(b->err, STATUS_BAD_INPUT, "%s: tensor '%s' is not %d x %d x %d", t->file,
-                         t->name, (int)n, (int)(rows * spec->n_parts), (int)cols);
+                         t->name, (int)n, (int)(rows * n_parts), (int)cols);
     }
-    size_t first = ((size_t)e * (size_t)spec->n_parts + (size_t)spec->part) * (size_t)rows;
+    size_t first = ((size_t)e * (size_t)n_parts + (size_t)part) * (size_t)rows;
     *out = *t;
     out->n_dims = 2;
     out->dims[0] = rows;
@@ -402,37 +404,45 @@ static enum status cut_head(struct binding *b, const struct experts_spec *spec, 
     return to != NULL ? STATUS_OK : no_memory(b, t->name, row_size * (size_t)rows);
 }
 
+/* The tensor that holds expert (or head) `e` of a layer, and its matrix in it; NULL, with a
+ * sentence, when there is none. */
+static const struct checkpoint_tensor *find_expert(struct binding *b, struct weight_spec *row,
+                                                   const struct experts_spec *spec, int32_t n,
+                                                   int32_t e, struct checkpoint_tensor *slice) {
+    bool is_gguf = checkpoint_kind(b->model->checkpoint) == CHECKPOINT_GGUF;
+    bool is_head = spec->heads != NULL, is_stacked = is_gguf && !is_head;
+    const char *name;
+    row->name = is_head ? spec->name : expert_name(b->model, spec->name, e);
+    row->gguf_name = is_head ? spec->name : spec->gguf_name;
+    const struct checkpoint_tensor *t = find(b, "weight", &name);
+    b->weight->name = name;
+    if (t == NULL && spec->stacked != NULL && !is_gguf) {
+        row->name = spec->stacked;
+        t = find(b, NULL, &name);
+        is_stacked = true;
+    }
+    if (t == NULL) {
+        (void)error_set(b->err, STATUS_BAD_INPUT, "%s: no tensor named '%s'",
+                        checkpoint_path(b->model->checkpoint), b->weight->name);
+        return NULL;
+    }
+    enum status status = is_head      ? cut_head(b, spec, e, t, slice)
+                         : is_stacked ? slice_stacked(b, spec, t, n, e, slice)
+                                      : STATUS_OK;
+    return status != STATUS_OK ? NULL : is_head || is_stacked ? slice : t;
+}
+
 static enum status bind_expert(struct model *model, const struct experts_spec *spec, int32_t layer,
                                int32_t n, int32_t e, struct weight *weight, struct error *err) {
     struct weight_spec row = {
         .kind = WEIGHT_MATRIX, .rows_at = spec->rows_at, .cols_at = spec->cols_at};
     struct binding b = {model, &row, layer, weight, err};
     struct checkpoint_tensor slice;
-    const char *name;
-    row.name = row.gguf_name = spec->heads != NULL ? spec->name : expert_name(model, spec->name, e);
-    const struct checkpoint_tensor *t = find(&b, "weight", &name);
-    weight->name = name;
-    if (t == NULL && spec->stacked != NULL) {
-        row.name = row.gguf_name = spec->stacked;
-        t = find(&b, NULL, &name);
-        enum status status = t != NULL ? slice_stacked(&b, spec, t, n, e, &slice) : STATUS_OK;
-        if (status != STATUS_OK) {
-            return status;
-        }
-        t = t != NULL ? &slice : NULL;
-    }
+    const struct checkpoint_tensor *t = find_expert(&b, &row, spec, n, e, &slice);
     if (t == NULL) {
-        return error_set(err, STATUS_BAD_INPUT, "%s: no tensor named '%s'",
-                         checkpoint_path(model->checkpoint), weight->name);
+        return err->status;
     }
-    enum status status = STATUS_OK;
-    if (spec->heads != NULL) {
-        status = cut_head(&b, spec, e, t, &slice);
-        t = &slice;
-    }
-    if (status == STATUS_OK) {
-        status = bind_matrix(&b, t);
-    }
+    enum status status = bind_matrix(&b, t);
     return status == STATUS_OK ? open_one(model, weight, false, true, err) : status;
 }
 

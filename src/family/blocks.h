@@ -25,12 +25,15 @@ struct block_experts {
     struct experts down;         // [dim, expert_dim]
     struct weight shared_gate, shared_up, shared_down;  // the same of the shared one, or none
 };
-/* Their rows in a table of experts, in a layer whose field `experts` they are. */
+/* Rows of a table of experts: the three matrices of gated ones. */
 /* clang-format off */
-#define BLOCK_EXPERTS(AT, PREFIX, WIDTH, DIM)                                                      \
-    {AT(experts.gate), PREFIX "%e.gate_proj", PREFIX "gate_up_proj", 0, 2, WIDTH, DIM, NULL},      \
-    {AT(experts.up),   PREFIX "%e.up_proj",   PREFIX "gate_up_proj", 1, 2, WIDTH, DIM, NULL},      \
-    {AT(experts.down), PREFIX "%e.down_proj", PREFIX "down_proj",    0, 1, DIM, WIDTH, NULL}
+#define BLOCK_EXPERTS(GATE, UP, DOWN, PREFIX, WIDTH, DIM)                                          \
+    {GATE, PREFIX "%e.gate_proj", PREFIX "gate_up_proj", "blk.%d.ffn_gate_exps", 0, 2, WIDTH, DIM, \
+     NULL},                                                                                        \
+    {UP, PREFIX "%e.up_proj", PREFIX "gate_up_proj", "blk.%d.ffn_up_exps", 1, 2, WIDTH, DIM,       \
+     NULL},                                                                                        \
+    {DOWN, PREFIX "%e.down_proj", PREFIX "down_proj", "blk.%d.ffn_down_exps", 0, 1, DIM, WIDTH,    \
+     NULL}
 /* clang-format on */
 struct tensor block_routed_ffn(struct exec *x, struct tensor h, const struct block_experts *w,
                                enum route_score score, const struct route_config *route);

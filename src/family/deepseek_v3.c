@@ -165,9 +165,10 @@ enum { N_HEADS = 2 };
 #define KEY_VALUE LAYERS "self_attn.kv_b_proj"
 /* clang-format off */
 #define EXPERTS(AT)                                                                                \
-    {AT(wk_up), KEY_VALUE, NULL, 0, 1, CONFIG(kv_latent), CONFIG(nope_dim), &key_heads},           \
-    {AT(wv_up), KEY_VALUE, NULL, 0, 1, CONFIG(value_dim), CONFIG(kv_latent), &value_heads},        \
-    BLOCK_EXPERTS(AT, LAYERS "mlp.experts.", CONFIG(expert_dim), CONFIG(dim))
+    {AT(wk_up), KEY_VALUE, NULL, NULL, 0, 1, CONFIG(kv_latent), CONFIG(nope_dim), &key_heads},     \
+    {AT(wv_up), KEY_VALUE, NULL, NULL, 0, 1, CONFIG(value_dim), CONFIG(kv_latent), &value_heads},  \
+    BLOCK_EXPERTS(AT(experts.gate), AT(experts.up), AT(experts.down), LAYERS "mlp.experts.",       \
+                  CONFIG(expert_dim), CONFIG(dim))
 /* clang-format on */
 static const struct experts_spec layer_experts[] = {EXPERTS(LAYER)};
 static const struct experts_spec draft_experts[] = {EXPERTS(DRAFT)};

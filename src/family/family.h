@@ -15,6 +15,7 @@ enum config_type {
     CONFIG_FLOAT,
     CONFIG_BOOL,
     CONFIG_LAYERS,  // a list of names, one a layer: uint8_t[LIMIT_LAYERS], see layer_kinds
+    CONFIG_LISTED,  // a list of layers by number: uint8_t[LIMIT_LAYERS], 1 where listed
 };
 
 /* One field of the family's config struct. */
@@ -22,7 +23,8 @@ struct config_spec {
     size_t at;  // offset in the config struct: int32_t, float, bool or uint8_t[LIMIT_LAYERS]
     enum config_type type;
     const char *json_key;  // in config.json; "a.b" looks inside object a
-    const char *gguf_key;  // after "<architecture>."; NULL: not in GGUF, the fallback holds
+    const char *gguf_key;  // after "<architecture>."; NULL: not in GGUF, the fallback holds;
+                           // "=1": all GGUF files of the family mean 1
     bool is_required;
     double fallback;
 };
@@ -55,9 +57,10 @@ struct weight_spec {
 /* One matrix an expert, under one of two names: NAME with `%d` for the layer and `%e` for the
  * expert, or all in one tensor [experts, n_parts * rows, cols] of which this is part `part`. */
 struct experts_spec {
-    size_t at;            // offset of a struct experts in the layer (model) struct
-    const char *name;     // Hugging Face name, without ".weight"
-    const char *stacked;  // the one tensor's name, with nothing behind it
+    size_t at;              // offset of a struct experts in the layer (model) struct
+    const char *name;       // Hugging Face name, without ".weight"
+    const char *stacked;    // the one tensor's name, with nothing behind it
+    const char *gguf_name;  // llama.cpp's: one tensor [experts, rows, cols], without ".weight"
     int32_t part, n_parts;
     size_t rows_at, cols_at;         // offsets of int32_t in the config struct
     const struct heads_spec *heads;  // NULL: experts
@@ -102,6 +105,7 @@ struct outputs {
 
 struct family {
     const char *name;       // config.json's model_type
+    const char *also;       // another model_type of the same equations, or NULL
     const char *gguf_arch;  // general.architecture
     const char *title;      // for people: "Llama 2/3, SmolLM2, Mistral-style dense decoders"
     const char *paper;      // where the equations come from

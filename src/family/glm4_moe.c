@@ -135,7 +135,9 @@ static const struct weight_spec draft_table[] = {
     ATTENTION_ROWS(DRAFT),
 };
 
-#define EXPERTS(AT) BLOCK_EXPERTS(AT, LAYERS "mlp.experts.", CONFIG(expert_dim), CONFIG(dim))
+#define EXPERTS(AT)                                                                                \
+    BLOCK_EXPERTS(AT(experts.gate), AT(experts.up), AT(experts.down), LAYERS "mlp.experts.",       \
+                  CONFIG(expert_dim), CONFIG(dim))
 static const struct experts_spec layer_experts[] = {EXPERTS(LAYER)};
 static const struct experts_spec draft_experts[] = {EXPERTS(DRAFT)};
 

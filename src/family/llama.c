@@ -11,7 +11,8 @@
  *   logits = Whead rms_norm(s)
  *
  * Linear layers may carry biases (attention_bias, mlp_bias); heads may be fewer for k and v (GQA);
- * the head may be the embedding.  Rotary scaling: none, linear, llama3.
+ * the head may be the embedding.  Rotary scaling: none, linear, llama3, yarn.  Mistral (arXiv:
+ * 2310.06825) is the same with a sliding_window in some releases.
  */
 #include "op.h"
 
@@ -23,6 +24,7 @@
 struct llama_config {
     int32_t dim, n_layers, n_heads, n_kv_heads, head_dim, ffn_dim, vocab, context;
     int32_t q_dim, kv_dim;  // heads * head_dim
+    int32_t window;         // how far attention looks back; 0: to the start
     float eps;
     bool is_tied;
 };
@@ -57,6 +59,7 @@ static const struct config_spec config_table[] = {
     {CONFIG(ffn_dim), CONFIG_INT, "intermediate_size", "feed_forward_length", true, 0},
     {CONFIG(vocab), CONFIG_INT, "vocab_size", "vocab_size", false, 0},
     {CONFIG(context), CONFIG_INT, "max_position_embeddings", "context_length", false, 2048},
+    {CONFIG(window), CONFIG_INT, "sliding_window", NULL, false, 0},
     {CONFIG(eps), CONFIG_FLOAT, "rms_norm_eps", "attention.layer_norm_rms_epsilon", false, 1e-6},
     {CONFIG(is_tied), CONFIG_BOOL, "tie_word_embeddings", NULL, false, false},
 };
@@ -128,6 +131,7 @@ static struct tensor attention(const struct llama *m, const struct llama_layer *
     op_kv_append(x, &w->kv, qkv[1], qkv[2], b);
     struct attend_args args = {
         .n_heads = c->n_heads,
+        .window = c->window,
         .scale = (float)(1.0 / sqrt((double)c->head_dim)),
     };
     return op_matmul(x, op_attend(x, qkv[0], &w->kv, &args, b), &w->wo);
@@ -162,6 +166,7 @@ static struct outputs forward(const void *model, struct exec *x, const struct ba
 
 const struct family family_llama = {
     .name = "llama",
+    .also = "mistral",
     .gguf_arch = "llama",
     .title = "Llama 2 and 3, SmolLM2, and dense decoders like them",
     .paper = "arXiv:2302.13971, arXiv:2407.21783",

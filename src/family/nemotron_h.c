@@ -142,19 +142,13 @@ static const struct config_spec config_table[] = {
         CONFIG(dim)),                                                                              \
         ROW(AT(latent_out), WEIGHT_MATRIX, PREFIX "mixer.fc2_latent_proj", CONFIG(dim),            \
             CONFIG(latent_dim))
+/* clang-format off */
 #define EXPERTS(AT, PREFIX)                                                                        \
-    {AT(experts_up),                                                                               \
-     PREFIX "mixer.experts.%e.up_proj",                                                            \
-     NULL,                                                                                         \
-     0,                                                                                            \
-     1,                                                                                            \
-     CONFIG(expert_dim),                                                                           \
-     CONFIG(expert_in_dim),                                                                        \
-     NULL},                                                                                        \
-    {                                                                                              \
-        AT(experts_down), PREFIX "mixer.experts.%e.down_proj", NULL, 0, 1, CONFIG(expert_in_dim),  \
-            CONFIG(expert_dim), NULL                                                               \
-    }
+    {AT(experts_up), PREFIX "mixer.experts.%e.up_proj", NULL, NULL, 0, 1, CONFIG(expert_dim),      \
+     CONFIG(expert_in_dim), NULL},                                                                 \
+    {AT(experts_down), PREFIX "mixer.experts.%e.down_proj", NULL, NULL, 0, 1,                      \
+     CONFIG(expert_in_dim), CONFIG(expert_dim), NULL}
+/* clang-format on */
 
 static const struct weight_spec weight_table[] = {
     ROW(MODEL(embed), WEIGHT_EMBED, "backbone.embeddings", CONFIG(vocab), CONFIG(dim)),

@@ -145,26 +145,8 @@ static const struct config_spec moe_config_table[] = {
         ROW(AT(shared_gate), WEIGHT_ROUTER, PREFIX "mlp.shared_expert_gate", CONFIG(one),          \
             CONFIG(dim))
 #define EXPERTS(AT, PREFIX)                                                                        \
-    {AT(experts_gate),                                                                             \
-     PREFIX "%e.gate_proj",                                                                        \
-     PREFIX "gate_up_proj",                                                                        \
-     0,                                                                                            \
-     2,                                                                                            \
-     CONFIG(expert_dim),                                                                           \
-     CONFIG(dim),                                                                                  \
-     NULL},                                                                                        \
-        {AT(experts_up),                                                                           \
-         PREFIX "%e.up_proj",                                                                      \
-         PREFIX "gate_up_proj",                                                                    \
-         1,                                                                                        \
-         2,                                                                                        \
-         CONFIG(expert_dim),                                                                       \
-         CONFIG(dim),                                                                              \
-         NULL},                                                                                    \
-    {                                                                                              \
-        AT(experts_down), PREFIX "%e.down_proj", PREFIX "down_proj", 0, 1, CONFIG(dim),            \
-            CONFIG(expert_dim), NULL                                                               \
-    }
+    BLOCK_EXPERTS(AT(experts_gate), AT(experts_up), AT(experts_down), PREFIX, CONFIG(expert_dim),  \
+                  CONFIG(dim))
 #define ATTENTION_ROWS(AT, PREFIX)                                                                 \
     ROW(AT(wq), WEIGHT_MATRIX, PREFIX "self_attn.q_proj", CONFIG(q_gate_dim), CONFIG(dim)),        \
         ROW(AT(wk), WEIGHT_MATRIX, PREFIX "self_attn.k_proj", CONFIG(kv_dim), CONFIG(dim)),        \

@@ -12,6 +12,7 @@ extern const struct family family_nemotron_h;
 extern const struct family family_qwen3;
 extern const struct family family_qwen3_5;
 extern const struct family family_qwen3_5_moe;
+extern const struct family family_qwen3_moe;
 
 /* clang-format off */
 const struct family *const families[] = {
@@ -23,16 +24,22 @@ const struct family *const families[] = {
     &family_qwen3,
     &family_qwen3_5,
     &family_qwen3_5_moe,
+    &family_qwen3_moe,
     NULL,
 };
 /* clang-format on */
+
+static bool is_name(const char *name, const char *text, size_t n) {
+    return name != NULL && strlen(name) == n && memcmp(name, text, n) == 0;
+}
 
 /* Exports of the text part alone say "NAME_text". */
 const struct family *family_find(const char *model_type) {
     size_t n = strlen(model_type), suffix = strlen("_text");
     n -= n > suffix && strcmp(model_type + n - suffix, "_text") == 0 ? suffix : 0;
     for (int32_t i = 0; families[i] != NULL; i++) {
-        if (strlen(families[i]->name) == n && memcmp(families[i]->name, model_type, n) == 0) {
+        if (is_name(families[i]->name, model_type, n) ||
+            is_name(families[i]->also, model_type, n)) {
             return families[i];
         }
     }
@@ -52,7 +59,9 @@ void family_list(char *out, size_t out_size) {
     size_t used = 0;
     out[0] = '\0';
     for (int32_t i = 0; families[i] != NULL && used < out_size; i++) {
-        int n = snprintf(out + used, out_size - used, "%s%s", i > 0 ? ", " : "", families[i]->name);
+        const char *also = families[i]->also != NULL ? families[i]->also : "";
+        int n = snprintf(out + used, out_size - used, "%s%s%s%s", i > 0 ? ", " : "",
+                         families[i]->name, also[0] != '\0' ? ", " : "", also);
         used += n > 0 ? (size_t)n : 0;
     }
 }
