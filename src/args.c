@@ -44,8 +44,9 @@ static const struct flag {
     {ARGS_GENERATE, ARG_TEXT, "--seed", NULL, "N", AT(seed), "else random, and reported"},
     {ARGS_GENERATE, ARG_LIST, "--stop", NULL, "TEXT", AT(stops), "end before TEXT; may repeat"},
     {ARGS_GENERATE, ARG_SWITCH, "--draft", NULL, NULL, AT(draft), "decode with drafts (default)"},
-    {ARGS_GENERATE, ARG_SWITCH, "--no-draft", NULL, NULL, AT(no_draft), "one token a pass"},
-    {ARGS_GENERATE, ARG_TEXT, "--drafter", NULL, "NAME", AT(drafter),
+    {ARGS_GENERATE | ARGS_SERVE, ARG_SWITCH, "--no-draft", NULL, NULL, AT(no_draft),
+     "one token a pass"},
+    {ARGS_GENERATE | ARGS_SERVE, ARG_TEXT, "--drafter", NULL, "NAME", AT(drafter),
      "auto (default), copy or mtp"},
     {ARGS_GENERATE, ARG_SWITCH, "--ignore-eos", NULL, NULL, AT(ignore_eos),
      "do not end at the model's end-of-turn tokens"},
@@ -85,6 +86,11 @@ static const struct flag {
     {ARGS_BENCH, ARG_INT, "--n-prompt", NULL, "N", AT(n_prompt), "prefill tokens (512)"},
     {ARGS_BENCH, ARG_INT, "--n-generate", NULL, "N", AT(n_generate), "decode tokens (64)"},
     {ARGS_BENCH, ARG_INT, "--repeat", NULL, "N", AT(repeat), "interleaved rounds (5)"},
+    {ARGS_CERTIFY, ARG_TEXT, "--gates", NULL, "SET", AT(gates),
+     "quick (default), standard or full"},
+    {ARGS_CERTIFY, ARG_TEXT, "--out", NULL, "DIR", AT(out_folder), "certificate.json and .md (.)"},
+    {ARGS_CERTIFY, ARG_TEXT, "--verify", NULL, "FILE", AT(certificate),
+     "verify a certificate without the model"},
     {ARGS_INFO, ARG_SWITCH, "--verify", NULL, NULL, AT(verify), "hash the files again"},
 #undef AT
 };

@@ -18,6 +18,7 @@ enum args_group {
     ARGS_TEXT = 1 << 7,
     ARGS_BENCH = 1 << 8,
     ARGS_INFO = 1 << 9,
+    ARGS_CERTIFY = 1 << 10,
 };
 
 enum { ARGS_POSITIONAL_MAX = 4, ARGS_LIST_MAX = LIMIT_STOPS };
@@ -63,6 +64,8 @@ struct args {
     int32_t n_prompt, n_generate, repeat;
     /* info */
     bool verify;
+    /* certify */
+    const char *gates, *out_folder, *certificate;
 };
 
 /* Parse argv[2..] for a verb that takes `groups`. */

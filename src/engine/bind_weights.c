@@ -579,3 +579,56 @@ void bind_close(struct model *model) {
     }
     free(model->owned);
 }
+
+/* ---- looking at what is bound --------------------------------------------------------------- */
+
+struct visit {
+    const struct model *model;
+    void (*fn)(void *user, const struct weight *weight);
+    void *user;
+};
+
+static void visit_table(const struct visit *v, const struct weight_spec *table, int32_t n,
+                        const unsigned char *base) {
+    for (int32_t i = 0; i < n; i++) {
+        const struct weight *w = (const struct weight *)(const void *)(base + table[i].at);
+        if (table[i].kind == WEIGHT_MATRIX || table[i].kind == WEIGHT_ROUTER) {
+            v->fn(v->user, w);
+        }
+    }
+}
+
+static void visit_experts(const struct visit *v, int32_t layer, const unsigned char *base) {
+    const struct family *family = v->model->family;
+    const unsigned char *config = (const unsigned char *)v->model->weights + family->config_at;
+    int32_t n = 0;
+    const struct experts_spec *specs =
+        family->experts != NULL ? family->experts(config, layer, &n) : NULL;
+    for (int32_t i = 0; i < n; i++) {
+        const struct experts *experts = (const struct experts *)(const void *)(base + specs[i].at);
+        for (int32_t e = 0; e < experts->n; e++) {
+            v->fn(v->user, &experts->at[e]);
+        }
+    }
+}
+
+void model_each_matrix(const struct model *model,
+                       void (*fn)(void *user, const struct weight *weight), void *user) {
+    const struct visit v = {model, fn, user};
+    const struct family *family = model->family;
+    const unsigned char *weights = model->weights;
+    const unsigned char *layers =
+        *(unsigned char *const *)(const void *)(weights + family->layers_at);
+    visit_table(&v, family->weights, family->n_weights, weights);
+    if (model->has_draft_head) {
+        visit_table(&v, family->draft_weights, family->n_draft_weights, weights);
+        visit_experts(&v, -1, weights);
+    }
+    for (int32_t l = 0; l < model->n_layers; l++) {
+        const unsigned char *layer = layers + (size_t)l * family->layer_size;
+        int32_t n;
+        const struct weight_spec *table = family->layer_weights(weights + family->config_at, l, &n);
+        visit_table(&v, table, n, layer);
+        visit_experts(&v, l, layer);
+    }
+}

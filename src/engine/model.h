@@ -60,6 +60,10 @@ MUST_CHECK enum status model_open(struct model **out, const char *path,
                                   const struct model_options *options, struct error *err);
 void model_close(struct model *model);
 
+/* Calls `fn` for every matrix that products read, experts included. */
+void model_each_matrix(const struct model *model,
+                       void (*fn)(void *user, const struct weight *weight), void *user);
+
 /* One pass.  `logits` gives n_out rows of vocab values in host memory, valid until the next pass.
  * STATUS_IO when the device failed; STATUS_BAD_INPUT when a value is not finite: the results of
  * spans that model_is_finite() are good all the same. */
