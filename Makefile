@@ -15,7 +15,7 @@ CFLAGS += -std=c11 -D_GNU_SOURCE -O2 -g -ffp-contract=off -fno-math-errno -MMD -
           $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
 FOLDERS := $(shell find src -type d)
 CPPFLAGS += $(FOLDERS:%=-I%) -DBUILD_ID='"$(shell git describe --always --dirty 2>/dev/null)"'
-PACKAGES := jansson libcrypto libpcre2-8 libutf8proc libmicrohttpd libcurl
+PACKAGES := jansson libcrypto libpcre2-8 libutf8proc libmicrohttpd libcurl sqlite3
 LDLIBS += $(foreach p,$(PACKAGES),$(shell pkg-config --libs $(p))) -lm -lpthread
 CPPFLAGS += $(foreach p,$(PACKAGES),$(shell pkg-config --cflags $(p)))
 

@@ -76,6 +76,8 @@ static const struct flag {
     {ARGS_SERVE, ARG_INT, "--drain", NULL, "SECONDS", AT(drain),
      "let replies finish after a signal (60)"},
     {ARGS_SERVE, ARG_TEXT, "--log", NULL, "FILE", AT(log_file), "append events as JSON lines"},
+    {ARGS_SERVE, ARG_TEXT, "--responses", NULL, "FILE", AT(responses_file),
+     "keep /v1/responses there, for previous_response_id"},
     {ARGS_LOGITS, ARG_TEXT, "--tokens", NULL, "FILE", AT(tokens), "a JSON array of ids"},
     {ARGS_LOGITS, ARG_INT, "--top", NULL, "N", AT(top), "largest logits of each position (5)"},
     {ARGS_LOGITS, ARG_TEXT, "--raw", NULL, "FILE", AT(raw_file),

@@ -51,7 +51,7 @@ struct args {
     const char *prompt, *file, *system, *prompt_tokens;
     bool raw;
     /* serve */
-    const char *host, *socket_path, *key_file, *log_file, *state_dir;
+    const char *host, *socket_path, *key_file, *log_file, *responses_file, *state_dir;
     struct arg_list allow_hosts, allow_origins;
     int32_t port, parallel, context, timeout, keep_alive, drain, queue;
     /* logits */

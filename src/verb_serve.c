@@ -19,6 +19,7 @@ enum status verb_serve(const struct args *args, struct error *err) {
         .socket_path = args->socket_path,
         .key_file = args->key_file,
         .log_file = args->log_file,
+        .responses_file = args->responses_file,
         .hosts = args->allow_hosts.at,
         .n_hosts = args->allow_hosts.n,
         .origins = args->allow_origins.at,

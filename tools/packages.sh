@@ -3,7 +3,7 @@
 # are there.  Run as root, or install the listed packages by hand.
 set -eu
 wanted="gcc make pkg-config check libjansson-dev libssl-dev libpcre2-dev libutf8proc-dev
-        libmicrohttpd-dev libcurl4-openssl-dev python3 python3-venv curl git clang-format"
+        libmicrohttpd-dev libcurl4-openssl-dev libsqlite3-dev python3 python3-venv curl git clang-format"
 missing=""
 for package in $wanted; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' ||

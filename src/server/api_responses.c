@@ -1,6 +1,7 @@
 /* api_responses.c - POST /v1/responses: OpenAI's newer form, event by event. */
 #include "api_job.h"
 #include "api_responses_in.h"
+#include "api_responses_kept.h"
 #include "limits.h"
 #include "receipt.h"
 
@@ -11,6 +12,9 @@
 /* What a job keeps of its request, and where its stream is. */
 struct place {
     struct json *body;
+    struct json *kept;  // the response before it, as it was kept, or NULL
+    char *owner;        // who may see this one later; NULL: it is not kept
+    bool is_kept;
     int64_t sequence;
     bool is_open;  // an item is
     enum block_kind kind;
@@ -28,6 +32,8 @@ static void free_place(void *state) {
     struct place *place = state;
     if (place != NULL) {
         json_close(place->body);
+        json_close(place->kept);
+        free(place->owner);
         buffer_free(&place->text);
         free(place->name);
         free(place);
@@ -123,10 +129,8 @@ static void put_item(struct json_writer *w, const struct job *job, const struct 
     json_close_object(w);
 }
 
-static void put_output(struct json_writer *w, const struct job *job) {
+static void put_output_items(struct json_writer *w, const struct job *job) {
     const struct blocks *blocks = &job->choices[0].blocks;
-    json_put_key(w, "output");
-    json_open_array(w);
     for (int32_t i = 0; i < blocks->n; i++) {
         const struct block *block = &blocks->at[i];
         struct item item = {.kind = block->kind,
@@ -138,7 +142,6 @@ static void put_output(struct json_writer *w, const struct job *job) {
                             .is_done = true};
         put_item(w, job, &item);
     }
-    json_close_array(w);
 }
 
 /* ---- the response object -------------------------------------------------------------------- */
@@ -229,7 +232,10 @@ static void put_response(struct json_writer *w, const struct job *job, const str
     }
     json_pair_string(w, "model", job->model);
     if (c->is_done) {
-        put_output(w, job);
+        json_put_key(w, "output");
+        json_open_array(w);
+        put_output_items(w, job);
+        json_close_array(w);
         put_usage(w, c);
         json_put_key(w, "timings");
         timings_put_json(w, &c->timings);
@@ -244,12 +250,54 @@ static void put_response(struct json_writer *w, const struct job *job, const str
     }
     put_echo(w, place_of(job)->body);
     json_put_key(w, "store");
-    json_put_bool(w, false);
+    json_put_bool(w, place_of(job)->is_kept);
     json_close_object(w);
+}
+
+static void put_kept(struct json_writer *w, struct job *job) {
+    const struct place *place = place_of(job);
+    const struct json *earlier = json_get(place->kept, "items");
+    const struct json *input = json_get(place->body, "input");
+    size_t n = json_kind(input) == JSON_KIND_ARRAY ? json_count(input) : 1;
+    json_open_object(w);
+    json_put_key(w, "items");
+    json_open_array(w);
+    for (size_t i = 0; i < json_count(earlier); i++) {
+        json_put_json(w, json_at(earlier, i));
+    }
+    responses_put_items(w, place->body);
+    put_output_items(w, job);
+    json_close_array(w);
+    json_pair_int(w, "n_input", (int64_t)(json_count(earlier) + n));
+    json_put_key(w, "response");
+    put_response(w, job, NULL);
+    json_close_object(w);
+}
+
+/* Before the client is told that it is there.  A response that cannot be kept is still given, and
+ * says "store": false. */
+static void keep(struct job *job) {
+    struct place *place = place_of(job);
+    struct buffer text;
+    struct json_writer w = {.out = &text};
+    struct error err;
+    if (place->owner == NULL) {
+        return;
+    }
+    buffer_init(&text, LIMIT_BODY_BYTES);
+    place->is_kept = true;
+    put_kept(&w, job);
+    if (responses_keep(job->server, job->id, place->owner, &text, job->created, &err) !=
+        STATUS_OK) {
+        place->is_kept = false;
+        log_event(job->server->log, "response not kept", err.text);
+    }
+    buffer_free(&text);
 }
 
 static void write_whole(struct job *job, struct buffer *out) {
     struct json_writer w = {.out = out};
+    keep(job);
     put_response(&w, job, NULL);
 }
 
@@ -430,6 +478,7 @@ static void write_part(struct job *job, struct choice *c, const struct reply_par
 
 static void write_done(struct job *job, struct choice *c, struct buffer *out) {
     close_item(job, out);
+    keep(job);
     write_response(job, c->finish == FINISH_LENGTH ? "response.incomplete" : "response.completed",
                    NULL, out);
 }
@@ -464,43 +513,51 @@ static const struct job_form responses_form = {
 /* ---- the routes ----------------------------------------------------------------------------- */
 
 /* The chat request, or NULL when the exchange was answered. */
-static struct json *translate(struct http_exchange *x, const struct json *body) {
+static struct json *translate(struct server *server, struct http_exchange *x,
+                              const struct json *body, struct json **kept) {
+    const char *previous = json_text(json_get(body, "previous_response_id"), NULL);
+    const char *param = "previous_response_id";
     struct json *chat = NULL;
     struct error err;
-    const char *param;
-    enum status status = STATUS_OK;
-    if (json_text_size(json_get(body, "previous_response_id")) > 0) {
-        param = "previous_response_id";
-        status = error_set(&err, STATUS_UNSUPPORTED,
-                           "previous_response_id: responses are not kept; send all items");
+    *kept = NULL;
+    if (previous != NULL) {
+        *kept = responses_find(server, previous, responses_owner(server, x), &err);
+        if (*kept == NULL) {
+            err.status = err.status == STATUS_NOT_FOUND ? STATUS_BAD_INPUT : err.status;
+            error_prefix(&err, "%s", param);
+            route_error(x, &err, param);
+            return NULL;
+        }
     }
-    if (status == STATUS_OK) {
-        status = responses_to_chat(&chat, body, NULL, &x->arena, &param, &err);
-    }
-    if (status != STATUS_OK) {
+    if (responses_to_chat(&chat, body, json_get(*kept, "items"), &x->arena, &param, &err) !=
+        STATUS_OK) {
         route_error(x, &err, param);
-        return NULL;
+        chat = NULL;
     }
     return chat;
 }
 
 void api_responses(struct server *server, struct http_exchange *x) {
-    struct json *body = route_body(x);
-    struct json *chat = body != NULL ? translate(x, body) : NULL;
+    struct json *kept = NULL, *body = route_body(x);
+    struct json *chat = body != NULL ? translate(server, x, body, &kept) : NULL;
     if (chat == NULL) {
         json_close(body);
+        json_close(kept);
         return;
     }
+    bool stores = server->responses != NULL && json_bool(json_get(body, "store"), true);
     struct place *place = mem_zero(1, sizeof *place);
     place->body = body;
+    place->kept = kept;
+    place->owner = stores ? strdup(responses_owner(server, x)) : NULL;
     buffer_init(&place->text, LIMIT_BODY_BYTES);
     job_run_chat(server, x, &responses_form, chat, place);
     json_close(chat);
 }
 
 void api_input_tokens(struct server *server, struct http_exchange *x) {
-    struct json *body = route_body(x);
-    struct json *chat = body != NULL ? translate(x, body) : NULL;
+    struct json *kept = NULL, *body = route_body(x);
+    struct json *chat = body != NULL ? translate(server, x, body, &kept) : NULL;
     struct error err;
     const char *param;
     int32_t n;
@@ -514,5 +571,6 @@ void api_input_tokens(struct server *server, struct http_exchange *x) {
         }
     }
     json_close(chat);
+    json_close(kept);
     json_close(body);
 }

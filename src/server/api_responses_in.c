@@ -330,6 +330,21 @@ static void put_settings(struct translation *t) {
     }
 }
 
+void responses_put_items(struct json_writer *w, const struct json *body) {
+    const struct json *input = json_get(body, "input");
+    for (size_t i = 0; json_kind(input) == JSON_KIND_ARRAY && i < json_count(input); i++) {
+        json_put_json(w, json_at(input, i));
+    }
+    if (json_kind(input) == JSON_KIND_STRING) {
+        json_open_object(w);
+        json_pair_string(w, "type", "message");
+        json_pair_string(w, "role", "user");
+        json_put_key(w, "content");
+        json_put_json(w, input);
+        json_close_object(w);
+    }
+}
+
 bool responses_is_custom_tool(const struct json *body, const char *name) {
     const struct json *tools = json_get(body, "tools");
     for (size_t i = 0; i < json_count(tools); i++) {

@@ -9,5 +9,7 @@
 MUST_CHECK enum status responses_to_chat(struct json **out, const struct json *body,
                                          const struct json *earlier, struct arena *arena,
                                          const char **param, struct error *err);
+/* Appends the request's own items: `input`, or the message that it is short for. */
+void responses_put_items(struct json_writer *w, const struct json *body);
 /* Is it a tool whose input is plain text? */
 bool responses_is_custom_tool(const struct json *body, const char *name);

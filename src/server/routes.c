@@ -21,6 +21,8 @@ static const struct route {
     {"POST", "/completions", api_completions, LIMIT_BODY_BYTES, false, false},
     {"POST", "/responses", api_responses, LIMIT_BODY_BYTES, false, false},
     {"POST", "/responses/input_tokens", api_input_tokens, LIMIT_BODY_BYTES, false, false},
+    {"GET", "/responses/*", api_response, 0, false, false},
+    {"DELETE", "/responses/*", api_response_remove, 0, false, false},
     {"POST", "/messages", api_messages, LIMIT_BODY_BYTES, false, false},
     {"POST", "/messages/count_tokens", api_count_tokens, LIMIT_BODY_BYTES, false, false},
     {"GET", "/models", api_models, 0, false, false},

@@ -1,5 +1,6 @@
 /* routes.h - the table of routes, and what every handler may use. */
 #pragma once
+#include "database.h"
 #include "guard.h"
 #include "http.h"
 #include "log.h"
@@ -9,6 +10,7 @@ struct server {
     struct engine *engine;  // atomic: NULL while the model loads
     struct guard guard;
     struct log *log;
+    struct database *responses;  // NULL: none are kept
     struct metrics metrics;
     int64_t created;        // seconds since 1970, of the process
     int32_t keep_alive_ms;  // longest silence of a stream; 0: any
@@ -54,6 +56,8 @@ void route_put_messages_error(struct buffer *out, const struct error *err);
 /* Handlers, one a row. */
 void api_chat(struct server *server, struct http_exchange *x);
 void api_responses(struct server *server, struct http_exchange *x);
+void api_response(struct server *server, struct http_exchange *x);
+void api_response_remove(struct server *server, struct http_exchange *x);
 void api_input_tokens(struct server *server, struct http_exchange *x);
 void api_messages(struct server *server, struct http_exchange *x);
 void api_count_tokens(struct server *server, struct http_exchange *x);

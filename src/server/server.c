@@ -116,6 +116,9 @@ enum status server_run(const char *path, const struct engine_options *engine_opt
     if (status == STATUS_OK && options->key_file != NULL) {
         status = guard_read_keys(&server.guard, options->key_file, err);
     }
+    if (status == STATUS_OK && options->responses_file != NULL) {
+        status = database_open(&server.responses, options->responses_file, err);
+    }
     if (status == STATUS_OK) {
         status = http_open(&http, &listening, &handlers, err);
     }
@@ -128,6 +131,7 @@ enum status server_run(const char *path, const struct engine_options *engine_opt
     http_close(http);
     engine_close(server.engine);
     guard_free(&server.guard);
+    database_close(server.responses);
     log_close(server.log);
     return status;
 }

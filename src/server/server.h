@@ -8,6 +8,7 @@ struct server_options {
     const char *socket_path;     // a Unix socket instead of host and port; NULL: none
     const char *key_file;        // NULL: any key is accepted
     const char *log_file;        // JSON lines; NULL: none
+    const char *responses_file;  // a database of responses; NULL: none are kept
     const char *const *hosts;    // Host headers accepted besides those of loopback
     const char *const *origins;  // web pages that may use the server
     int32_t n_hosts, n_origins;

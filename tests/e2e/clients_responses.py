@@ -150,6 +150,50 @@ def codex(base):
           events[-2]["item"]["content"][0]["text"] == "It is sunny in Paris.", text[-400:])
 
 
+def run_kept(base):
+    """With --responses: conversations that the server holds, each for its key."""
+    one, two = (openai.OpenAI(base_url=base + "/v1", api_key=key, max_retries=0)
+                for key in ("key-one", "key-two"))
+    first = one.responses.create(model="m", input="WEATHER", tools=[TOOL])
+    check("kept: says so", first.store is True, first)
+    with one.responses.stream(model="m", previous_response_id=first.id, tools=[TOOL], input=[
+            {"type": "function_call_output", "call_id": first.output[2].call_id, "output": "sunny"}]) as stream:
+        list(stream)
+        second = stream.get_final_response()
+    check("kept: goes on", second.output_text == "It is sunny in Paris." and
+          second.previous_response_id == first.id, second)
+    whole = one.responses.input_tokens.count(model="m", tools=[TOOL], input=[
+        {"role": "user", "content": "WEATHER"}, *[i.model_dump() for i in first.output],
+        {"type": "function_call_output", "call_id": first.output[2].call_id, "output": "sunny"}])
+    check("kept: the same prompt as all items", whole.input_tokens == second.usage.input_tokens, whole)
+    got = one.responses.retrieve(second.id)
+    check("kept: retrieved", got.output_text == second.output_text and got.usage == second.usage, got)
+    listed = one.responses.input_items.list(second.id).data
+    check("kept: input items", [i.type for i in listed] == [
+        "function_call_output", "function_call", "message", "reasoning", "message"], listed)
+    for act in (two.responses.retrieve, two.responses.delete):
+        refused("kept: not for other keys", openai.NotFoundError, "not kept", lambda: act(first.id))
+    refused("kept: nor to go on", openai.BadRequestError, "previous_response_id", lambda: two.responses.create(
+        model="m", input="hi", previous_response_id=first.id))
+    loose = one.responses.create(model="m", input="hi", store=False)
+    check("kept: store false", loose.store is False)
+    refused("kept: not without store", openai.NotFoundError, "not kept",
+            lambda: one.responses.retrieve(loose.id))
+    gone = one.responses.create(model="m", input="hi")
+    one.responses.delete(gone.id)
+    refused("kept: deleted", openai.NotFoundError, "not kept", lambda: one.responses.retrieve(gone.id))
+    return first.id, second.id
+
+
+def run_kept_again(base, ids):
+    """After a restart."""
+    client = openai.OpenAI(base_url=base + "/v1", api_key="key-one", max_retries=0)
+    check("kept: after a restart", [client.responses.retrieve(i).id for i in ids] == list(ids))
+    third = client.responses.create(model="m", input="hi", previous_response_id=ids[1])
+    check("kept: goes on after a restart", third.output_text == "Hello from the script." and
+          len(client.responses.input_items.list(third.id).data) == 7, third)
+
+
 def errors(client, ask, base):
     bad = openai.BadRequestError
     refused("responses: unknown field", bad, "colour", lambda: ask("hi", extra_body={"colour": 1}))

@@ -4,6 +4,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 import clients_chat
 import clients_messages
@@ -40,6 +41,13 @@ def main():
         clients_messages.run(base)
         clients_responses.run(base)
         clients_recorded.run(base, ROOT / "tests" / "data")
+    with tempfile.TemporaryDirectory() as folder:
+        kept = ("--responses", folder + "/responses.db", "--api-keys", folder + "/keys")
+        pathlib.Path(folder, "keys").write_text("key-one one\nkey-two two\n")
+        with Served(sys.argv[1], "hermes", *kept) as base:
+            ids = clients_responses.run_kept(base)
+        with Served(sys.argv[1], "hermes", *kept) as base:
+            clients_responses.run_kept_again(base, ids)
     return report()
 
 
