@@ -7,6 +7,7 @@ import sys
 import tempfile
 
 import clients_chat
+import clients_idle
 import clients_messages
 import clients_recorded
 import clients_responses
@@ -41,6 +42,8 @@ def main():
         clients_messages.run(base)
         clients_responses.run(base)
         clients_recorded.run(base, ROOT / "tests" / "data")
+    with Served(sys.argv[1], "hermes", *clients_idle.FLAGS) as base:
+        clients_idle.run(base)
     with tempfile.TemporaryDirectory() as folder:
         kept = ("--responses", folder + "/responses.db", "--api-keys", folder + "/keys")
         pathlib.Path(folder, "keys").write_text("key-one one\nkey-two two\n")
