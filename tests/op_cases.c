@@ -367,8 +367,8 @@ static const struct case_spans geometries[] = {
 static void add_attention(struct list *list) {
     static const int32_t shapes[][3] = {
         /* heads, KV heads, head_dim */
-        {1, 1, 16}, {4, 2, 64},  {9, 3, 64},  {8, 1, 80},  {6, 2, 96},
-        {3, 3, 2},  {2, 2, 256}, {8, 2, 128}, {2, 1, 512}, {7, 1, 34},
+        {1, 1, 16},  {4, 2, 64},  {9, 3, 64},  {8, 1, 80}, {6, 2, 96},  {3, 3, 2},
+        {2, 2, 256}, {8, 2, 128}, {2, 1, 512}, {7, 1, 34}, {4, 1, 576},
     };
     static const int32_t windows[] = {0, 0, 5, 128, 200, 1};
     for (int32_t i = 0; i < COUNT(shapes); i++) {

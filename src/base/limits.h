@@ -9,7 +9,7 @@ enum {
     LIMIT_EXPERTS = 1024,              // of one layer: twice the largest published
     LIMIT_CHOSEN = 32,                 // of them, for one row
     LIMIT_HEADS = 1024,                // eight times the widest published model
-    LIMIT_HEAD_DIM = 512,              // E16 sums stay inside int32 up to here (ARITHMETIC.md, E)
+    LIMIT_HEAD_DIM = 576,              // E16 sums stay inside int32 up to here (ARITHMETIC.md, E)
     LIMIT_DIM = 1 << 20,               // a dimension of a matrix; products are still checked
     LIMIT_VOCAB = 1 << 20,             // four times the largest published vocabulary
     LIMIT_NAME_BYTES = 512,            // a tensor name or metadata key

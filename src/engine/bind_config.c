@@ -474,11 +474,15 @@ enum status bind_check_backend(const struct model *model, struct error *err) {
     struct slot_request *requests = mem_zero(LIMIT_SLOTS, sizeof *requests);
     int32_t n = family->slots(weights + family->config_at, requests), bad = 0;
     for (int32_t i = 0; i < n; i++) {
-        bad = requests[i].head_dim % backend->head_dim_unit != 0 ? requests[i].head_dim : bad;
+        bool fits = requests[i].head_dim % backend->head_dim_unit == 0 &&
+                    requests[i].head_dim <= backend->head_dim_max;
+        bad = fits ? bad : requests[i].head_dim;
     }
     free(requests);
-    return bad == 0 ? STATUS_OK
-                    : error_set(err, STATUS_UNSUPPORTED,
-                                "%s: heads of %d dimensions: device '%s' wants multiples of %d",
-                                model->name, (int)bad, backend->name, (int)backend->head_dim_unit);
+    return bad == 0
+               ? STATUS_OK
+               : error_set(err, STATUS_UNSUPPORTED,
+                           "%s: heads of %d dimensions: device '%s' wants multiples of %d up to %d",
+                           model->name, (int)bad, backend->name, (int)backend->head_dim_unit,
+                           (int)backend->head_dim_max);
 }

@@ -9,6 +9,7 @@ extern const struct family family_gemma3;
 extern const struct family family_glm4_moe;
 extern const struct family family_llama;
 extern const struct family family_nemotron_h;
+extern const struct family family_phi3;
 extern const struct family family_qwen3;
 extern const struct family family_qwen3_5;
 extern const struct family family_qwen3_5_moe;
@@ -21,6 +22,7 @@ const struct family *const families[] = {
     &family_glm4_moe,
     &family_llama,
     &family_nemotron_h,
+    &family_phi3,
     &family_qwen3,
     &family_qwen3_5,
     &family_qwen3_5_moe,

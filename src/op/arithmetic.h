@@ -136,9 +136,9 @@ CANON int32_t canon_round_clamp(float value, float bound) {
     return (int32_t)rintf(value);
 }
 
-/* A row's group to int16: returns amax / 32639 (the scale before rule A2's or E16's factor 256), or
- * 0 with all q zero. */
-CANON float canon_quantise16(const float *x, int32_t n, int16_t *q) {
+/* A row's group to integers up to bound: returns amax / bound (before rule A2's or E16's factor
+ * 256), or 0 with all q zero. */
+CANON float canon_quantise(const float *x, int32_t n, float bound, int16_t *q) {
     float amax = canon_amax(x, n);
     if (!(amax > CANON_TINY)) {
         for (int32_t i = 0; i < n; i++) {
@@ -146,11 +146,21 @@ CANON float canon_quantise16(const float *x, int32_t n, int16_t *q) {
         }
         return 0.0f;
     }
-    float inverse = CANON_Q16 / amax;
+    float inverse = bound / amax;
     for (int32_t i = 0; i < n; i++) {
-        q[i] = (int16_t)canon_round_clamp(x[i] * inverse, CANON_Q16);
+        q[i] = (int16_t)canon_round_clamp(x[i] * inverse, bound);
     }
-    return amax / CANON_Q16;
+    return amax / bound;
+}
+
+CANON float canon_quantise16(const float *x, int32_t n, int16_t *q) {
+    return canon_quantise(x, n, CANON_Q16, q);
+}
+
+/* The largest value of a query in E16.  Over 512 dimensions it is 113 * 256 + 127, so that sums
+ * stay inside int32: 576 * (256 * 113 * 127 + 127 * 128 + 113 * 128) < 2^31. */
+CANON float canon_e16_query_bound(int32_t head_dim) {
+    return head_dim > 512 ? 29055.0f : CANON_Q16;
 }
 
 /* --acts int8: the same with one slice. */

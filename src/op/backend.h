@@ -53,6 +53,7 @@ struct backend {
     const char *name;
     bool is_host;           // its memory is the host's: results can be read in place
     int32_t head_dim_unit;  // attention heads are a multiple of it wide
+    int32_t head_dim_max;   // and at most so wide
 
     /* `device` is the backend's own state: threads, streams, workspace. */
     MUST_CHECK enum status (*open)(void **device, const struct backend_options *options,

@@ -135,6 +135,7 @@ const struct backend backend_cpu = {
     .name = "cpu",
     .is_host = true,
     .head_dim_unit = 2,
+    .head_dim_max = LIMIT_HEAD_DIM,
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,

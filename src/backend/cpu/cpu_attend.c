@@ -232,8 +232,9 @@ static void quantise_queries(const struct attend_job *job, const struct attend_i
         struct query_place place = s->places[i];
         float amax_scale;
         job->device->kernels->quantise(cpu_row(job->q, place.row) + place.head * dim, dim, padded,
-                                       padded, CANON_Q16, 1.0f, s->high + i * padded,
-                                       s->low + i * padded, &amax_scale, NULL, NULL);
+                                       padded, canon_e16_query_bound(dim), 1.0f,
+                                       s->high + i * padded, s->low + i * padded, &amax_scale, NULL,
+                                       NULL);
         s->query_scale[i] = canon_e16_query_scale(amax_scale, job->args->scale);
     }
 }

@@ -628,6 +628,7 @@ const struct backend backend_cuda = {
     .name = "cuda",
     .is_host = false,
     .head_dim_unit = 2,
+    .head_dim_max = 512,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,

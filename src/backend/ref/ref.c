@@ -260,6 +260,7 @@ const struct backend backend_ref = {
     .name = "ref",
     .is_host = true,
     .head_dim_unit = 2,
+    .head_dim_max = LIMIT_HEAD_DIM,
     .open = ref_open,
     .close = ref_close,
     .describe = ref_describe,

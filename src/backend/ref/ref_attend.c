@@ -109,7 +109,9 @@ static int32_t mix_e16(const struct chunk16 *c, const struct kv_chunk16 *kv, int
 static void attend_e16(const struct query *query, const struct kv_slot *slot, void *const *pages) {
     int16_t q[LIMIT_HEAD_DIM];
     float o[LIMIT_HEAD_DIM] = {0};
-    float sq = canon_e16_query_scale(canon_quantise16(query->q, query->head_dim, q), query->scale);
+    float bound = canon_e16_query_bound(query->head_dim);
+    float sq =
+        canon_e16_query_scale(canon_quantise(query->q, query->head_dim, bound, q), query->scale);
     float max = query->sink != NULL ? (float)((double)*query->sink * CANON_LOG2E) : -INFINITY;
     float sum = query->sink != NULL ? 1.0f : 0.0f;
 
