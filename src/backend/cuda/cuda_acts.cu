@@ -2,12 +2,13 @@
  *
  * The image of up to 16 rows (cuda_skinny.cu) is one block a step: per 8 columns of the B operand
  * 1024 bytes, then scales [row][group], then sums of the groups' integers where minima need them.
- * With two slices a row is two neighbouring columns.
+ * With two slices a row is two neighbouring columns.  One row alone has 256 bytes, two columns.
  *
  * The image of more rows (cuda_tiled.cu) is one block a step and 128 rows: the high slices, 8 rows
- * after 8 rows, then the low ones, then scales [group][row] and sums.
+ * after 8 rows, then the low ones, then scales [group][row] and sums.  On Hopper (cuda_wgmma.cu) a
+ * row of a slice is 128 bytes, swizzled.
  */
-#include "cuda_forms.cuh"
+#include "cuda_tiled.cuh"
 
 enum { TILED_ROWS = CUDA_TILED_ROWS, WARPS = 4 };
 
@@ -16,7 +17,8 @@ struct image {
     int32_t rows, cols, n_steps;
     int32_t group, block_bytes, scales_at;
     int32_t padded_rows;  // of a block
-    bool is_tiled, has_low, has_sums;
+    int32_t half_bytes;   // of 64 columns of k in 8 columns of B
+    bool is_tiled, is_swizzled, has_low, has_sums;
     float factor;  // of the scales
     struct cuda_cut cut;
 };
@@ -39,27 +41,37 @@ struct cuda_form_info cuda_form_info(enum cuda_form which) {
 }
 
 int32_t cuda_column_tiles(const struct cuda_acts *acts) {
-    int32_t n = (acts->rows * (acts->has_low ? 2 : 1) + 7) / 8;
+    int32_t n = (acts->rows * (acts->has_low ? 2 : 1) + 7) / 8, longest = 0;
+    for (int32_t s = 0; s < CUDA_SEGMENTS; s++) {
+        longest = max(longest, acts->cut.at[s + 1] - acts->cut.at[s]);
+    }
+    if (acts->rows == 1 && longest <= CUDA_ONE_STEPS) {
+        return 0;
+    }
     return n <= 2 ? n : 4;
 }
 
 static struct image image_of(const struct cuda_acts *a) {
     struct cuda_form_info info = cuda_form_info(a->form);
     struct image to = {};
+    int32_t slices = a->has_low ? 2 : 1;
     to.bytes = a->image;
     to.rows = a->rows;
     to.n_steps = a->cut.at[CUDA_SEGMENTS];
     to.group = info.group;
     to.is_tiled = a->rows > CUDA_SKINNY_MAX;
+    to.is_swizzled = to.is_tiled && cuda_has_wgmma();
     to.has_low = a->has_low;
     to.has_sums = info.has_minimum;
     to.factor = a->form == CUDA_FORM_A2 ? 256.0f : 1.0f;
     to.cut = a->cut;
-    to.padded_rows = to.is_tiled ? TILED_ROWS : cuda_column_tiles(a) * (a->has_low ? 4 : 8);
-    to.scales_at =
-        to.is_tiled ? TILED_ROWS * STEP * (a->has_low ? 2 : 1) : cuda_column_tiles(a) * 1024;
-    int32_t scales = to.padded_rows * (STEP / info.group) * 4;
-    to.block_bytes = CUDA_LINES(to.scales_at + scales * (to.has_sums ? 2 : 1));
+    int32_t tiles = to.is_tiled ? 0 : cuda_column_tiles(a), groups = STEP / info.group;
+    bool is_one = !to.is_tiled && tiles == 0;
+    to.half_bytes = is_one ? 128 : 512;
+    to.padded_rows = to.is_tiled ? TILED_ROWS : is_one ? 2 / slices : tiles * 8 / slices;
+    to.scales_at = to.is_tiled ? TILED_ROWS * STEP * slices : is_one ? 256 : tiles * 1024;
+    int32_t used = to.scales_at + to.padded_rows * groups * 4 * (to.has_sums ? 2 : 1);
+    to.block_bytes = is_one ? (used + 15) / 16 * 16 : CUDA_LINES(used);
     return to;
 }
 
@@ -77,8 +89,11 @@ static __device__ int32_t place_of(const struct image &to, int32_t row, int32_t 
     int32_t per_tile = is_pair ? 4 : 8, tile = row / per_tile;
     int32_t column = is_pair ? row % 4 * 2 + slice : row % 8;
     int32_t plane = is_pair ? 0 : slice * to.padded_rows * STEP;
-    return plane + tile * 1024 + quarter / 2 * 512 + (column * 4 + t) * 16 + quarter % 2 * 8 +
-           reg * 4;
+    if (to.is_swizzled) {
+        return plane + row * STEP + (lane / 4 ^ row % 8) * 16 + t * 4;
+    }
+    return plane + tile * 1024 + quarter / 2 * to.half_bytes + (column * 4 + t) * 16 +
+           quarter % 2 * 8 + reg * 4;
 }
 
 /* A warp a step of a row, a lane four columns of it. */

@@ -66,6 +66,7 @@ __global__ void append_kernel(struct cuda_rows rows, struct cuda_kv kv, const fl
     __shared__ float shared[32];
     int32_t head = blockIdx.x, row = blockIdx.y, d = kv.head_dim;
     int32_t pos = rows.positions[row], t = pos % PAGE;
+    allow_next();
     unsigned char *at = head_of(rows, kv, row, pos, head);
     const float *key = k + (size_t)row * k_stride + (size_t)head * d;
     const float *value = v + (size_t)row * v_stride + (size_t)head * d;
@@ -106,6 +107,8 @@ __global__ void query_kernel(const float *q, int32_t stride, int32_t n_heads, in
                              int32_t padded, float scale, int8_t *to, float *q_scale) {
     int32_t lane = threadIdx.x % 32, row = blockIdx.y;
     int32_t head = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    /* In this order: what follows reads pages before it waits, so they must have been written. */
+    wait_for_previous();
     allow_next();
     if (head >= n_heads) {
         return;
@@ -222,8 +225,8 @@ static void attend16(cudaStream_t stream, struct plan &plan, const struct cuda_a
     plan.few.partial = reinterpret_cast<float *>(room);
     plan.few.stats = reinterpret_cast<float4 *>(room + plan.partial_bytes);
     dim3 grid((a->n_heads + 3) / 4, plan.few.rows.n_rows);
-    query_kernel<<<grid, 128, 0, stream>>>(a->q, a->q_stride, a->n_heads, plan.few.kv.head_dim,
-                                           plan.few.padded_dim, a->scale, q, q_scale);
+    launch_early(query_kernel, grid, 128, 0, stream, a->q, a->q_stride, a->n_heads,
+                 plan.few.kv.head_dim, plan.few.padded_dim, a->scale, q, q_scale);
     for (int32_t i = 0; i < plan.n_few; i += plan.n_at_once) {
         plan.few.first_tile = i;
         cuda_decode_e16(stream, plan.few, min(plan.n_at_once, plan.n_few - i));

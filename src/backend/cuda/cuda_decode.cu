@@ -300,7 +300,9 @@ enum { BATCH = 256, SLAB = 32 };
 
 struct folding {
     float part[BATCH][SLAB];
-    float keep[BATCH], take[BATCH], scale[BATCH], sum[BATCH];
+    float2 value[BATCH];  // of a chunk: what is kept of the values before, and its scale
+    float2 sum[BATCH];    // the sum and its factor
+    float keep[BATCH];
     float warp_max[THREADS / 32], total;
 };
 
@@ -338,9 +340,8 @@ static __device__ float fold_scales(struct folding &f, const float4 *stats, int3
         float next = mq[i] > running ? mq[i] : running;
         float take = canon_exp2(v[i].x - next);
         f.keep[c] = canon_exp2(running - next);
-        f.take[c] = take;
-        f.scale[c] = v[i].z * take;
-        f.sum[c] = v[i].y;
+        f.value[c] = make_float2(f.keep[c], v[i].z * take);
+        f.sum[c] = make_float2(v[i].y, take);
         running = next;
     }
     float last = before;
@@ -358,12 +359,12 @@ __global__ void __launch_bounds__(THREADS) fold_kernel(struct e16 p, int32_t n_s
     int32_t kv_head = blockIdx.y, room = p.per_tile * p.share;
     struct query_tile tile = tile_at(p, p.first_tile + blockIdx.z);
     int32_t row = tile.first + m / p.share, head = kv_head * p.share + m % p.share;
-    wait_for_previous();
     if (m >= tile.n * p.share) {
         return;
     }
     int32_t pos = p.rows.positions[row], lane = threadIdx.x % 32;
     int32_t tile_first = first_seen(p, p.rows.positions[tile.first]) / CHUNK16;
+    wait_for_previous();
     int32_t first = first_seen(p, pos) / CHUNK16 - tile_first, end = pos / CHUNK16 + 1 - tile_first;
     size_t at = ((size_t)blockIdx.z * gridDim.y + blockIdx.y) * p.n_chunks;
     const float *partial = p.partial + (at * room + m) * d + d0;
@@ -394,14 +395,16 @@ __global__ void __launch_bounds__(THREADS) fold_kernel(struct e16 p, int32_t n_s
         copy_wait<0>();
         __syncthreads();
         if (threadIdx.x < 32) {
-#pragma unroll 8
+#pragma unroll 16
             for (int32_t c = 0; c < n; c++) {
-                o = fmaf(f.part[c][lane], f.scale[c], o * f.keep[c]);
+                float2 factor = f.value[c];
+                o = fmaf(f.part[c][lane], factor.y, o * factor.x);
             }
         } else if (threadIdx.x < 64) {
-#pragma unroll 8
+#pragma unroll 16
             for (int32_t c = 0; c < n; c++) {
-                sum = fmaf(f.sum[c], f.take[c], sum * f.keep[c]);
+                float2 part = f.sum[c];
+                sum = fmaf(part.x, part.y, sum * f.keep[c]);
             }
             f.total = sum;
         }

@@ -41,6 +41,7 @@ enum {
     CUDA_STEP = 128,        // columns that a kernel takes at a time
     CUDA_TILE = 16,         // output rows of a tile
     CUDA_SKINNY_MAX = 16,   // rows of activations that the kernel of decoding takes
+    CUDA_ONE_STEPS = 18,    // longest segment whose activations of one row a block keeps whole
     CUDA_TILED_ROWS = 128,  // rows of a block of a larger image
     CUDA_SEGMENTS = 8,      // of rules A2 and B
 };
@@ -98,7 +99,8 @@ struct cuda_acts {
     struct cuda_cut cut;
 };
 size_t cuda_acts_size(const struct cuda_acts *acts);
-/* Eights of columns of the B operand, for a few rows: 1, 2 or 4. */
+/* Eights of columns of the B operand, for a few rows: 1, 2 or 4; 0 for one row, whose two columns
+ * stand alone. */
 int32_t cuda_column_tiles(const struct cuda_acts *acts);
 void cuda_quantise(void *stream, const float *a, int32_t stride, int32_t cols,
                    const struct cuda_acts *out);

@@ -8,6 +8,7 @@
  *
  * Activations are the B operand: with 16-bit activations the high and the low slice of a row are
  * neighbouring columns of it, so that a thread holds both sums of a row and one product makes them.
+ * Those of a single row are small: a block keeps them whole.
  */
 #include "cuda_forms.cuh"
 
@@ -22,11 +23,12 @@ enum {
 
 /* A step of the image: per 8 columns of the B operand two vectors a lane, then scales and sums of
  * the rows' groups. */
-template <class F, int NT, bool IS_PAIR> struct acts_step {
-    static constexpr int ROWS = NT * (IS_PAIR ? 4 : 8);
-    static constexpr int SCALES = NT * 1024, SUMS = SCALES + ROWS * F::GROUPS * 4;
+template <class F, int NT, bool IS_PAIR, bool IS_ONE> struct acts_step {
+    static constexpr int ROWS = IS_ONE ? (IS_PAIR ? 1 : 2) : NT * (IS_PAIR ? 4 : 8);
+    static constexpr int HALF = IS_ONE ? 128 : 512, LANES = HALF / 16;
+    static constexpr int SCALES = NT * 2 * HALF, SUMS = SCALES + ROWS * F::GROUPS * 4;
     static constexpr int USED = SUMS + (F::HAS_MINIMUM ? ROWS * F::GROUPS * 4 : 0);
-    static constexpr int BYTES = CUDA_LINES(USED);
+    static constexpr int BYTES = IS_ONE ? (USED + 15) / 16 * 16 : CUDA_LINES(USED);
 };
 
 /* ---- the product ---------------------------------------------------------------------------- */
@@ -39,18 +41,20 @@ struct skinny {
 };
 
 /* A warp's ring and the block's partial sums, of which there are two sets in turn. */
-template <class F, int NT, int T, bool IS_PAIR> struct ring {
+template <class F, int NT, int T, bool IS_PAIR, bool IS_ONE> struct ring {
     static constexpr int E = IS_PAIR ? 2 : 4, OUTPUTS = T * NT * E * 32;
     static constexpr int PARTS = CUDA_SEGMENTS * OUTPUTS * 4;
+    static constexpr int ACTS = acts_step<F, NT, IS_PAIR, IS_ONE>::BYTES;
     static constexpr int ACTS_AT = T * F::BLOCK_BYTES;
-    static constexpr int SLOT = ACTS_AT + acts_step<F, NT, IS_PAIR>::BYTES;
+    static constexpr int SLOT = ACTS_AT + (IS_ONE ? 0 : ACTS);
+    static constexpr int WHOLE = IS_ONE ? CUDA_ONE_STEPS * ACTS : 0;  // activations of a segment
     /* Steps that fit when `n` blocks share a multiprocessor: as many blocks as leave two. */
     static constexpr int fits(int n) {
-        return ((SM_SHARED / n - 1024) - 2 * PARTS) / (WARPS * SLOT);
+        return ((SM_SHARED / n - 1024) - 2 * PARTS - WARPS * WHOLE) / (WARPS * SLOT);
     }
-    static constexpr int BLOCKS = NT == 1 && fits(3) >= 2 ? 3 : fits(2) >= 2 ? 2 : 1;
+    static constexpr int BLOCKS = NT == 1 && !IS_ONE && fits(3) >= 2 ? 3 : fits(2) >= 2 ? 2 : 1;
     static constexpr int DEPTH = fits(BLOCKS) > DEPTH_MAX ? DEPTH_MAX : fits(BLOCKS);
-    static constexpr int BYTES = 2 * PARTS + WARPS * DEPTH * SLOT;
+    static constexpr int BYTES = 2 * PARTS + WARPS * (DEPTH * SLOT + WHOLE);
     static_assert(DEPTH >= 2, "a step is computed while the next one comes");
 };
 
@@ -77,10 +81,10 @@ static __device__ __forceinline__ void stage_weights(unsigned char *to, const st
 }
 
 /* Copy what the rows need of one step of the image. */
-template <class F, int NT, bool IS_PAIR>
+template <class F, int NT, bool IS_PAIR, bool IS_ONE>
 static __device__ __forceinline__ void stage_acts(unsigned char *to, const unsigned char *from,
                                                   int32_t rows, int32_t lane) {
-    typedef acts_step<F, NT, IS_PAIR> step;
+    typedef acts_step<F, NT, IS_PAIR, IS_ONE> step;
     int32_t columns = IS_PAIR ? 2 * rows : rows;
 #pragma unroll
     for (int nt = 0; nt < NT; nt++) {
@@ -95,17 +99,18 @@ static __device__ __forceinline__ void stage_acts(unsigned char *to, const unsig
 }
 
 /* Add group `g`'s integers of one tile and 8 columns of B to the chains. */
-template <class F, int NT, bool IS_PAIR>
+template <class F, int NT, bool IS_PAIR, bool IS_ONE>
 static __device__ __forceinline__ void
 add_group(float (&acc)[IS_PAIR ? 2 : 4], const int32_t (&c)[4], const uint32_t (&words)[F::WORDS],
           const unsigned char *acts, int nt, int g, int32_t lane) {
-    typedef acts_step<F, NT, IS_PAIR> step;
+    typedef acts_step<F, NT, IS_PAIR, IS_ONE> step;
     const float *scales = reinterpret_cast<const float *>(acts + step::SCALES);
     const int32_t *sums = reinterpret_cast<const int32_t *>(acts + step::SUMS);
 #pragma unroll
     for (int e = 0; e < (IS_PAIR ? 2 : 4); e++) {
         struct group_scale s = scale_of<F>(words, g, IS_PAIR ? e : e / 2);
         int32_t row = IS_PAIR ? nt * 4 + lane % 4 : nt * 8 + lane % 4 * 2 + e % 2;
+        row = IS_ONE ? (IS_PAIR ? 0 : e % 2) : row;  // all lanes hold the same columns
         int32_t isum = IS_PAIR ? 256 * c[e * 2] + c[e * 2 + 1] : c[e];
         float sa = scales[row * F::GROUPS + g];
         isum = F::IS_SHIFTED ? isum >> 4 : isum;
@@ -116,10 +121,12 @@ add_group(float (&acc)[IS_PAIR ? 2 : 4], const int32_t (&c)[4], const uint32_t (
     }
 }
 
-template <class F, int NT, int T, bool IS_PAIR>
+template <class F, int NT, int T, bool IS_PAIR, bool IS_ONE>
 static __device__ __forceinline__ void compute_step(float (&acc)[T][NT][IS_PAIR ? 2 : 4],
-                                                    const unsigned char *slot, int32_t lane) {
-    const unsigned char *acts = slot + T * F::BLOCK_BYTES;
+                                                    const unsigned char *slot,
+                                                    const unsigned char *acts, int32_t lane) {
+    typedef acts_step<F, NT, IS_PAIR, IS_ONE> step;
+    int32_t b_lane = lane % step::LANES;
     uint32_t words[T][F::WORDS];
     int32_t c[T][NT][4];
     uint4 two[NT], two_high[NT];  // the B operand of two quarters
@@ -133,15 +140,15 @@ static __device__ __forceinline__ void compute_step(float (&acc)[T][NT][IS_PAIR 
         uint2 b[NT], high[NT];
 #pragma unroll
         for (int nt = 0; nt < NT; nt++) {
-            const unsigned char *at = acts + nt * 1024 + quarter / 2 * 512;
+            const unsigned char *at = acts + nt * 1024 + quarter / 2 * step::HALF;
             if (quarter % 2 == 0) {
-                two[nt] = *reinterpret_cast<const uint4 *>(at + lane * 16);
+                two[nt] = *reinterpret_cast<const uint4 *>(at + b_lane * 16);
             }
             b[nt] = quarter % 2 == 0 ? make_uint2(two[nt].x, two[nt].y)
                                      : make_uint2(two[nt].z, two[nt].w);
             if (F::BITS == 16) {  // the low slices of weights meet high slices only
                 if (quarter % 2 == 0) {
-                    two_high[nt] = *reinterpret_cast<const uint4 *>(at + (lane & ~4) * 16);
+                    two_high[nt] = *reinterpret_cast<const uint4 *>(at + (b_lane & ~4) * 16);
                 }
                 uint2 h = quarter % 2 == 0 ? make_uint2(two_high[nt].x, two_high[nt].y)
                                            : make_uint2(two_high[nt].z, two_high[nt].w);
@@ -160,12 +167,12 @@ static __device__ __forceinline__ void compute_step(float (&acc)[T][NT][IS_PAIR 
                 }
                 if (F::GROUPS == 8) {
                     mma16<F::IS_UNSIGNED>(c[j][nt], a.x, a.y, b[nt].x);
-                    add_group<F, NT, IS_PAIR>(acc[j][nt], c[j][nt], words[j], acts, nt, 2 * quarter,
-                                              lane);
+                    add_group<F, NT, IS_PAIR, IS_ONE>(acc[j][nt], c[j][nt], words[j], acts, nt,
+                                                      2 * quarter, lane);
                     zero4(c[j][nt]);
                     mma16<F::IS_UNSIGNED>(c[j][nt], a.z, a.w, b[nt].y);
-                    add_group<F, NT, IS_PAIR>(acc[j][nt], c[j][nt], words[j], acts, nt,
-                                              2 * quarter + 1, lane);
+                    add_group<F, NT, IS_PAIR, IS_ONE>(acc[j][nt], c[j][nt], words[j], acts, nt,
+                                                      2 * quarter + 1, lane);
                     continue;
                 }
                 mma32<F::IS_UNSIGNED>(c[j][nt], a, b[nt].x, b[nt].y);
@@ -174,8 +181,8 @@ static __device__ __forceinline__ void compute_step(float (&acc)[T][NT][IS_PAIR 
                                  high[nt].y);
                 }
                 if (F::GROUPS == 4 || quarter == 3) {
-                    add_group<F, NT, IS_PAIR>(acc[j][nt], c[j][nt], words[j], acts, nt,
-                                              F::GROUPS == 4 ? quarter : 0, lane);
+                    add_group<F, NT, IS_PAIR, IS_ONE>(acc[j][nt], c[j][nt], words[j], acts, nt,
+                                                      F::GROUPS == 4 ? quarter : 0, lane);
                 }
             }
         }
@@ -204,17 +211,18 @@ static __device__ __forceinline__ void write_unit(const struct skinny &p, const 
     }
 }
 
-template <class F, int NT, int T, bool IS_PAIR>
-__global__ void __launch_bounds__(THREADS, (ring<F, NT, T, IS_PAIR>::BLOCKS))
+template <class F, int NT, int T, bool IS_PAIR, bool IS_ONE>
+__global__ void __launch_bounds__(THREADS, (ring<F, NT, T, IS_PAIR, IS_ONE>::BLOCKS))
     skinny_kernel(struct skinny p) {
-    typedef ring<F, NT, T, IS_PAIR> room;
-    constexpr int DEPTH = room::DEPTH, ACTS = acts_step<F, NT, IS_PAIR>::BYTES;
+    typedef ring<F, NT, T, IS_PAIR, IS_ONE> room;
+    constexpr int DEPTH = room::DEPTH, ACTS = acts_step<F, NT, IS_PAIR, IS_ONE>::BYTES;
     extern __shared__ __align__(16) unsigned char shared[];
     int32_t lane = threadIdx.x % 32, s = threadIdx.x / 32;
     int32_t first = p.w.cut.at[s], n_steps = p.w.cut.at[s + 1] - first;
     int32_t n_units = (p.w.rows + TILE * T - 1) / (TILE * T);
     float *parts = reinterpret_cast<float *>(shared);
     unsigned char *slots = shared + 2 * room::PARTS + s * DEPTH * room::SLOT;
+    unsigned char *whole = shared + 2 * room::PARTS + WARPS * DEPTH * room::SLOT + s * room::WHOLE;
     const unsigned char *acts = p.acts + (size_t)first * ACTS;
 
     /* What comes next: a step of a unit.  The weights of the first steps need not wait. */
@@ -229,10 +237,13 @@ __global__ void __launch_bounds__(THREADS, (ring<F, NT, T, IS_PAIR>::BLOCKS))
     }
     allow_next();
     wait_for_previous();
+    for (int32_t i = lane * 16; IS_ONE && i < n_steps * ACTS; i += 512) {
+        copy16_async(whole + i, acts + i);
+    }
     for (int32_t i = 0; i < DEPTH - 1; i++) {
-        if (n_steps > 0) {
-            stage_acts<F, NT, IS_PAIR>(slots + i * room::SLOT + room::ACTS_AT,
-                                       acts + (size_t)(i % n_steps) * ACTS, p.rows, lane);
+        if (!IS_ONE && n_steps > 0) {
+            stage_acts<F, NT, IS_PAIR, IS_ONE>(slots + i * room::SLOT + room::ACTS_AT,
+                                               acts + (size_t)(i % n_steps) * ACTS, p.rows, lane);
         }
         copy_commit();
     }
@@ -243,8 +254,10 @@ __global__ void __launch_bounds__(THREADS, (ring<F, NT, T, IS_PAIR>::BLOCKS))
             if (unit_ahead < n_units) {
                 unsigned char *to = slots + free_slot * room::SLOT;
                 stage_weights<F, T>(to, p.w, unit_ahead, first + step_ahead, lane);
-                stage_acts<F, NT, IS_PAIR>(to + room::ACTS_AT, acts + (size_t)step_ahead * ACTS,
-                                           p.rows, lane);
+                if (!IS_ONE) {
+                    stage_acts<F, NT, IS_PAIR, IS_ONE>(
+                        to + room::ACTS_AT, acts + (size_t)step_ahead * ACTS, p.rows, lane);
+                }
                 step_ahead++;
                 unit_ahead += step_ahead == n_steps ? gridDim.x : 0;
                 step_ahead = step_ahead == n_steps ? 0 : step_ahead;
@@ -252,7 +265,9 @@ __global__ void __launch_bounds__(THREADS, (ring<F, NT, T, IS_PAIR>::BLOCKS))
             copy_commit();
             copy_wait<DEPTH - 1>();
             __syncwarp();
-            compute_step<F, NT, T, IS_PAIR>(acc, slots + slot * room::SLOT, lane);
+            const unsigned char *now = slots + slot * room::SLOT;
+            compute_step<F, NT, T, IS_PAIR, IS_ONE>(
+                acc, now, IS_ONE ? whole + i * ACTS : now + room::ACTS_AT, lane);
             __syncwarp();  // before the slot is filled again
             free_slot = slot;
             slot = slot + 1 == DEPTH ? 0 : slot + 1;
@@ -271,25 +286,25 @@ __global__ void __launch_bounds__(THREADS, (ring<F, NT, T, IS_PAIR>::BLOCKS))
 
 /* ---- launches ------------------------------------------------------------------------------- */
 
-template <class F, int NT, int T, bool IS_PAIR>
+template <class F, int NT, int T, bool IS_PAIR, bool IS_ONE>
 static void launch(cudaStream_t stream, const struct skinny &p) {
-    constexpr int BYTES = ring<F, NT, T, IS_PAIR>::BYTES;
+    constexpr int BYTES = ring<F, NT, T, IS_PAIR, IS_ONE>::BYTES;
     static int32_t blocks_max;  // of the device at a time
     if (blocks_max == 0) {
         int device = 0, n_sm = 0, per_sm = 0;
         cudaGetDevice(&device);
         cudaDeviceGetAttribute(&n_sm, cudaDevAttrMultiProcessorCount, device);
-        cudaFuncSetAttribute(skinny_kernel<F, NT, T, IS_PAIR>,
+        cudaFuncSetAttribute(skinny_kernel<F, NT, T, IS_PAIR, IS_ONE>,
                              cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, skinny_kernel<F, NT, T, IS_PAIR>,
-                                                      THREADS, BYTES);
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+            &per_sm, skinny_kernel<F, NT, T, IS_PAIR, IS_ONE>, THREADS, BYTES);
         blocks_max = n_sm * max(per_sm, 1);
     }
     /* As many blocks as give all of them the same number of units. */
     int32_t n_units = (p.w.rows + TILE * T - 1) / (TILE * T);
     int32_t rounds = (n_units + blocks_max - 1) / blocks_max;
-    launch_early(skinny_kernel<F, NT, T, IS_PAIR>, dim3((n_units + rounds - 1) / rounds), THREADS,
-                 BYTES, stream, p);
+    launch_early(skinny_kernel<F, NT, T, IS_PAIR, IS_ONE>, dim3((n_units + rounds - 1) / rounds),
+                 THREADS, BYTES, stream, p);
 }
 
 template <class F>
@@ -298,14 +313,19 @@ static void launch_form(cudaStream_t stream, const struct skinny &p, const struc
     constexpr int T = F::BITS == 16 ? 1 : 2;
     bool has_low = a->has_low;
     switch (cuda_column_tiles(a)) {
+    case 0:
+        has_low ? launch<F, 1, 1, true, true>(stream, p) : launch<F, 1, 1, false, true>(stream, p);
+        break;
     case 1:
-        has_low ? launch<F, 1, 1, true>(stream, p) : launch<F, 1, 1, false>(stream, p);
+        has_low ? launch<F, 1, 1, true, false>(stream, p)
+                : launch<F, 1, 1, false, false>(stream, p);
         break;
     case 2:
-        has_low ? launch<F, 2, T, true>(stream, p) : launch<F, 2, T, false>(stream, p);
+        has_low ? launch<F, 2, T, true, false>(stream, p)
+                : launch<F, 2, T, false, false>(stream, p);
         break;
     default:
-        launch<F, 4, T, true>(stream, p);
+        launch<F, 4, T, true, false>(stream, p);
     }
 }
 

@@ -6,71 +6,7 @@
  * the other; partial sums wait on a stack, as a binary counter, so that adding happens in the
  * tree's order.
  */
-#include "cuda_forms.cuh"
-
-enum {
-    THREADS = 256,
-    TILES = 8,       // of a block
-    WARP_TILES = 2,  // of a warp
-    STACK = 3,       // levels of the tree over 8 segments
-};
-
-struct tiled {
-    float *y;
-    int32_t y_stride, rows;
-    const unsigned char *acts;
-    struct cuda_weight w;
-};
-
-/* One stage of the ring. */
-template <class F, int NT, bool HAS_LOW> struct stage {
-    static constexpr int ROWS = NT * 16, SLICES = HAS_LOW ? 2 : 1;
-    static constexpr int PLANE = ROWS * STEP, SCALE_ROW = ROWS * 4;
-    static constexpr int N_SCALES = F::GROUPS * (F::HAS_MINIMUM ? 2 : 1);
-    static constexpr int ACTS_AT = TILES * F::BLOCK_BYTES, SCALES_AT = ACTS_AT + SLICES * PLANE;
-    static constexpr int BYTES = SCALES_AT + N_SCALES * SCALE_ROW;
-    static constexpr int COUNT = 3 * BYTES <= (220 << 10) ? 3 : 2;
-    /* The image in memory has blocks of 128 rows. */
-    static constexpr int IMAGE_PLANE = CUDA_TILED_ROWS * STEP;
-    static constexpr int IMAGE_BYTES = SLICES * IMAGE_PLANE + N_SCALES * CUDA_TILED_ROWS * 4;
-};
-
-static __device__ __forceinline__ void copy_bytes(unsigned char *to, const unsigned char *from,
-                                                  int32_t size) {
-    for (int32_t i = threadIdx.x * 16; i < size; i += THREADS * 16) {
-        copy16_async(to + i, from + i);
-    }
-}
-
-template <class F, int NT, bool HAS_LOW>
-static __device__ __forceinline__ void fill_stage(unsigned char *to, const struct tiled &p,
-                                                  int32_t step) {
-    typedef stage<F, NT, HAS_LOW> st;
-    int32_t n_tiles = (p.w.rows + TILE - 1) / TILE, n_steps = p.w.cut.at[CUDA_SEGMENTS];
-    for (int j = 0; j < TILES; j++) {
-        int32_t tile = min((int32_t)blockIdx.y * TILES + j, n_tiles - 1);
-        size_t at = (size_t)tile * n_steps + step;
-        copy_bytes(to + j * F::BLOCK_BYTES, p.w.codes + at * F::CODE_BYTES, F::CODE_BYTES);
-    }
-    for (int32_t i = threadIdx.x; i < TILES * (F::SCALE_BYTES / 16); i += THREADS) {
-        int32_t j = i / (F::SCALE_BYTES / 16), piece = i % (F::SCALE_BYTES / 16) * 16;
-        int32_t tile = min((int32_t)blockIdx.y * TILES + j, n_tiles - 1);
-        copy16_async(to + j * F::BLOCK_BYTES + F::CODE_BYTES + piece,
-                     p.w.scales + ((size_t)tile * n_steps + step) * F::SCALE_BYTES + piece);
-    }
-    int32_t row = blockIdx.x * st::ROWS, in_block = row % CUDA_TILED_ROWS;
-    const unsigned char *from =
-        p.acts + ((size_t)(row / CUDA_TILED_ROWS) * n_steps + step) * st::IMAGE_BYTES;
-    for (int s = 0; s < st::SLICES; s++) {
-        copy_bytes(to + st::ACTS_AT + s * st::PLANE, from + s * st::IMAGE_PLANE + in_block * STEP,
-                   st::PLANE);
-    }
-    from += st::SLICES * st::IMAGE_PLANE + in_block * 4;
-    for (int32_t i = threadIdx.x * 16; i < st::N_SCALES * st::SCALE_ROW; i += THREADS * 16) {
-        copy16_async(to + st::SCALES_AT + i,
-                     from + i / st::SCALE_ROW * CUDA_TILED_ROWS * 4 + i % st::SCALE_ROW);
-    }
-}
+#include "cuda_tiled.cuh"
 
 /* Add group `g` of one tile and 8 rows: c holds the high products, low the others. */
 template <class F, int NT, bool HAS_LOW>
@@ -177,32 +113,8 @@ static __device__ __forceinline__ void compute_stage(float (&acc)[WARP_TILES][NT
     }
 }
 
-/* The tree of a sum whose segments come one by one. */
-template <int N> struct segment_tree {
-    float waiting[STACK][N];
-    int32_t n;
-
-    __device__ __forceinline__ void add(float *acc) {
-        for (int32_t level = 0, n_done = n; n_done % 2 == 1; n_done /= 2, level++) {
-#pragma unroll
-            for (int i = 0; i < N; i++) {
-                acc[i] = waiting[level][i] + acc[i];
-            }
-        }
-        n++;
-        int32_t level = __ffs(n) - 1;
-        if (level < STACK) {
-#pragma unroll
-            for (int i = 0; i < N; i++) {
-                waiting[level][i] = acc[i];
-                acc[i] = 0.0f;
-            }
-        }
-    }
-};
-
 template <class F, int NT, bool HAS_LOW>
-__global__ void __launch_bounds__(THREADS, 1) tiled_kernel(struct tiled p) {
+__global__ void __launch_bounds__(TILED_THREADS, 1) tiled_kernel(struct tiled p) {
     typedef stage<F, NT, HAS_LOW> st;
     extern __shared__ __align__(16) unsigned char shared[];
     int32_t n_steps = p.w.cut.at[CUDA_SEGMENTS];
@@ -257,7 +169,7 @@ static void launch(cudaStream_t stream, const struct tiled &p) {
     dim3 grid((p.rows + st::ROWS - 1) / st::ROWS, (p.w.rows + TILES * TILE - 1) / (TILES * TILE));
     cudaFuncSetAttribute(tiled_kernel<F, NT, HAS_LOW>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          st::COUNT * st::BYTES);
-    tiled_kernel<F, NT, HAS_LOW><<<grid, THREADS, st::COUNT * st::BYTES, stream>>>(p);
+    tiled_kernel<F, NT, HAS_LOW><<<grid, TILED_THREADS, st::COUNT * st::BYTES, stream>>>(p);
 }
 
 template <class F>
@@ -272,6 +184,10 @@ static void launch_form(cudaStream_t stream, const struct tiled &p, bool has_low
 void cuda_matmul_tiled(void *stream, float *y, int32_t y_stride, const struct cuda_acts *a,
                        const struct cuda_weight *w) {
     struct tiled p = {y, y_stride, a->rows, a->image, *w};
+    if (cuda_has_wgmma()) {
+        cuda_launch_wgmma(as_stream(stream), p, w->form, a->has_low);
+        return;
+    }
 #define LAUNCH(name, type)                                                                         \
     case name:                                                                                     \
         launch_form<type>(as_stream(stream), p, a->has_low);                                       \
