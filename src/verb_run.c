@@ -58,9 +58,19 @@ static enum status fill_request(const struct args *args, const struct model *mod
 struct reply {
     struct buffer text;
     struct token_ids ids;
+    const struct token_ids *prompt;
     struct receipt receipt;
     struct timings timings;
 };
+
+static void put_ids(struct json_writer *w, const char *key, const struct token_ids *ids) {
+    json_put_key(w, key);
+    json_open_array(w);
+    for (int32_t i = 0; i < ids->n; i++) {
+        json_put_int(w, ids->at[i]);
+    }
+    json_close_array(w);
+}
 
 static void print_json(const struct chat *chat, const struct reply *reply) {
     struct buffer out;
@@ -69,12 +79,8 @@ static void print_json(const struct chat *chat, const struct reply *reply) {
     json_open_object(&w);
     json_put_key(&w, "text");
     json_put_bytes(&w, reply->text.data != NULL ? reply->text.data : "", reply->text.size);
-    json_put_key(&w, "tokens");
-    json_open_array(&w);
-    for (int32_t i = 0; i < reply->ids.n; i++) {
-        json_put_int(&w, reply->ids.at[i]);
-    }
-    json_close_array(&w);
+    put_ids(&w, "prompt_ids", reply->prompt);
+    put_ids(&w, "tokens", &reply->ids);
     json_pair_string(&w, "finish_reason", finish_name(reply->receipt.finish));
     json_put_key(&w, "usage");
     json_open_object(&w);
@@ -144,6 +150,7 @@ static enum status answer(struct chat *chat, const struct token_ids *ids, struct
     struct stream *stream = NULL;
     const struct args *args = chat->args;
     buffer_init(&reply->text, LIMIT_BODY_BYTES);
+    reply->prompt = ids;
     enum status status = fill_request(args, engine_model(chat->engine), ids, request, err);
     if (status == STATUS_OK) {
         status = engine_submit_take(chat->engine, request, &stream, err);

@@ -13,6 +13,7 @@ enum status verb_detokenize(const struct args *args, struct error *err);
 enum status verb_template(const struct args *args, struct error *err);
 enum status verb_logits(const struct args *args, struct error *err);
 enum status verb_bench(const struct args *args, struct error *err);
+enum status verb_replay(const struct args *args, struct error *err);
 enum status verb_certify(const struct args *args, struct error *err);
 
 /* The local path of the first positional argument, or of the default model: a folder or a .gguf

@@ -68,6 +68,7 @@ struct cache_use {
 struct receipt {
     char prompt_sha256[65], tokens_sha256[65], witness[65];
     struct sampling sampling;  // as applied, the seed included; biases lent by the request
+    int32_t min_tokens;
     struct usage usage;
     enum finish finish;
     struct draft_stats drafts;

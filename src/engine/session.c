@@ -264,6 +264,7 @@ void session_end(struct session *s, const struct error *err) {
     close_hash(&s->tokens_hash, s->receipt.tokens_sha256);
     close_hash(&s->witness, s->receipt.witness);
     s->receipt.sampling = s->sampling;
+    s->receipt.min_tokens = s->request->min_tokens;
     s->receipt.finish = s->finish;
     s->receipt.usage = (struct usage){
         .n_prompt = s->request->n_prompt,

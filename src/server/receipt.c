@@ -11,7 +11,8 @@ const char *finish_name(enum finish finish) {
     return names[finish];
 }
 
-static void put_sampler(struct json_writer *w, const struct sampling *s) {
+static void put_sampler(struct json_writer *w, const struct receipt *receipt) {
+    const struct sampling *s = &receipt->sampling;
     json_put_key(w, "sampler");
     json_open_object(w);
     json_pair_double(w, "temperature", s->temperature);
@@ -21,6 +22,7 @@ static void put_sampler(struct json_writer *w, const struct sampling *s) {
     json_pair_double(w, "repetition_penalty", s->repetition_penalty);
     json_pair_double(w, "presence_penalty", s->presence_penalty);
     json_pair_double(w, "frequency_penalty", s->frequency_penalty);
+    json_pair_int(w, "min_tokens", receipt->min_tokens);
     json_pair_int(w, "n_logit_bias", s->n_biases);
     json_close_object(w);
 }
@@ -70,7 +72,7 @@ void receipt_put_json(struct json_writer *w, const struct engine *engine,
     json_put_key(w, "seed");
     buffer_printf(w->out, "%llu", (unsigned long long)receipt->sampling.seed);
     w->needs_comma = true;
-    put_sampler(w, &receipt->sampling);
+    put_sampler(w, receipt);
     json_pair_string(w, "tokens_sha256", receipt->tokens_sha256);
     json_pair_int(w, "n_tokens", receipt->usage.n_completion);
     json_pair_string(w, "finish_reason", finish_name(receipt->finish));
