@@ -462,6 +462,56 @@ TEST(tokenizer_from_gguf_refuses_a_pre_tokenizer_that_it_does_not_know) {
 }
 END
 
+    static enum status
+    open_spm(const char *name, size_t size_max, struct tokenizer **out, struct error *err) {
+    char path[100];
+    struct buffer bytes;
+    snprintf(path, sizeof path, "tests/data/spm/%s.model", name);
+    buffer_init(&bytes, 1 << 20);
+    CHECK_OK(file_read(path, &bytes, err), *err);
+    size_t size = bytes.size < size_max ? bytes.size : size_max;
+    enum status status = tokenizer_open_spm(out, bytes.data, size, false, false, path, err);
+    buffer_free(&bytes);
+    return status;
+}
+
+/* SentencePiece's own files, ids and texts. */
+TEST(tokenizer_from_a_bare_tokenizer_model_gives_the_ids_of_sentencepiece) {
+    static const char *const names[] = {"prefix", "plain"};
+    for (int i = 0; i < 2; i++) {
+        char path[100];
+        struct json *cases = NULL;
+        struct tokenizer *tokenizer = NULL;
+        struct error err = {0};
+        CHECK_OK(open_spm(names[i], SIZE_MAX, &tokenizer, &err), err);
+        snprintf(path, sizeof path, "tests/data/spm/%s.json", names[i]);
+        CHECK_OK(json_read(&cases, path, 1 << 20, &err), err);
+        CHECK(json_count(cases) >= 200);
+        for (size_t k = 0; k < json_count(cases); k++) {
+            const struct json *one = json_at(cases, k);
+            check_ids(tokenizer, json_get(one, "text"), user, json_get(one, "ids"), names[i]);
+        }
+        json_close(cases);
+        tokenizer_close(tokenizer);
+    }
+}
+END
+
+TEST(tokenizer_model_that_is_cut_short_or_of_another_kind_is_refused) {
+    struct tokenizer *tokenizer = NULL;
+    struct error err = {0};
+    CHECK_EQ_INT(open_spm("unigram", SIZE_MAX, &tokenizer, &err), STATUS_UNSUPPORTED);
+    CHECK_CONTAINS(err.text, "not BPE");
+    for (size_t size = 0; size < 3000; size += 7) {  // the settings come last
+        CHECK(open_spm("prefix", size, &tokenizer, &err) != STATUS_OK);
+        CHECK(tokenizer == NULL);
+    }
+    CHECK_EQ_INT(tokenizer_open_spm(&tokenizer, "\x0A\xFF\xFF\xFF\xFF\x0F", 6, -1, -1, "x", &err),
+                 STATUS_BAD_INPUT);
+    CHECK_CONTAINS(err.text, "no SentencePiece model");
+}
+END
+
 TEST(tokenizer_digest_changes_with_anything_that_decides_ids) {
     static const char *const texts[] = {
         "{\"added_tokens\":[],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},"
@@ -504,7 +554,10 @@ TEST(tokenizer_refuses_what_it_does_not_know_by_name) {
         {"", "not valid JSON"},
         {"{}", "model ''"},
         {"[1]", "model ''"},
-        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", "model 'WordPiece'"},
+        {"{\"model\":{\"type\":\"WordLevel\",\"vocab\":{}}}", "model 'WordLevel'"},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", "unk_token '[UNK]'"},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]]}}", "unk_id"},
+        {"{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"a\",null]]}}", "vocab[0]"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":[],\"merges\":[]}}", "vocab"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "merges"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}", "empty"},
@@ -526,7 +579,7 @@ TEST(tokenizer_refuses_what_it_does_not_know_by_name) {
          "normalizer 'Martian'"},
         {"{\"normalizer\":{\"type\":\"Precompiled\"},\"model\":{\"vocab\":{\"a\":0},\"merges\":[]}"
          "}",
-         "normalizer 'Precompiled'"},
+         "precompiled_charsmap"},
         {"{\"pre_tokenizer\":{\"type\":\"Mar\"},\"model\":{\"vocab\":{\"a\":0},\"merges\":[]}}",
          "pre-tokenizer 'Mar'"},
         {"{\"decoder\":{\"type\":\"Martian\"},\"model\":{\"vocab\":{\"a\":0},\"merges\":[]}}",
@@ -669,6 +722,8 @@ SUITE(tokenizer, 60, tokenizer_gives_the_ids_and_texts_of_the_reference_for_ever
       tokenizer_from_gguf_gives_the_ids_of_its_json,
       tokenizer_from_gguf_joins_by_score_where_there_are_no_merges,
       tokenizer_from_gguf_refuses_a_pre_tokenizer_that_it_does_not_know,
+      tokenizer_from_a_bare_tokenizer_model_gives_the_ids_of_sentencepiece,
+      tokenizer_model_that_is_cut_short_or_of_another_kind_is_refused,
       tokenizer_digest_changes_with_anything_that_decides_ids,
       tokenizer_refuses_what_it_does_not_know_by_name, tokenizer_says_when_a_pattern_gives_up,
       tokenizer_refuses_a_text_past_the_limit, tokenizer_refuses_a_word_past_the_limit,

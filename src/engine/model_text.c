@@ -103,12 +103,27 @@ static void set_sampling(struct model *model, const struct json *generation) {
     }
 }
 
-static enum status open_folder_tokenizer(struct model *model, struct error *err) {
+/* true, false, or -1 when the config does not say. */
+static int stated(const struct json *config, const char *key) {
+    const struct json *value = json_get(config, key);
+    return json_kind(value) == JSON_KIND_BOOL ? json_bool(value, false) : -1;
+}
+
+/* tokenizer.json; without one, SentencePiece's tokenizer.model. */
+static enum status open_folder_tokenizer(struct model *model, const struct json *tokenizer_config,
+                                         struct error *err) {
     const char *path = in_folder(model, "tokenizer.json");
+    const char *spm_path = in_folder(model, "tokenizer.model");
+    bool is_spm = !file_exists(path) && file_exists(spm_path);
     struct buffer bytes;
+    path = is_spm ? spm_path : path;
     buffer_init(&bytes, LIMIT_HEADER_BYTES);
     enum status status = file_read(path, &bytes, err);
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK && is_spm) {
+        status = tokenizer_open_spm(&model->tokenizer, bytes.data != NULL ? bytes.data : "",
+                                    bytes.size, stated(tokenizer_config, "add_bos_token"),
+                                    stated(tokenizer_config, "add_eos_token"), path, err);
+    } else if (status == STATUS_OK) {
         status = tokenizer_open_json(&model->tokenizer, bytes.data != NULL ? bytes.data : "",
                                      bytes.size, path, err);
     }
@@ -119,12 +134,12 @@ static enum status open_folder_tokenizer(struct model *model, struct error *err)
 static enum status open_folder(struct model *model, struct error *err) {
     const struct json *config = checkpoint_config(model->checkpoint);
     struct json *generation = NULL, *tokenizer_config = NULL;
-    enum status status = open_folder_tokenizer(model, err);
-    if (status == STATUS_OK) {
-        status = read_optional(model, "generation_config.json", &generation, err);
-    }
+    enum status status = read_optional(model, "generation_config.json", &generation, err);
     if (status == STATUS_OK) {
         status = read_optional(model, "tokenizer_config.json", &tokenizer_config, err);
+    }
+    if (status == STATUS_OK) {
+        status = open_folder_tokenizer(model, tokenizer_config, err);
     }
     if (status == STATUS_OK) {
         add_eos_json(model, json_get(generation, "eos_token_id"));

@@ -15,6 +15,7 @@ enum stage_kind {
     STAGE_REPLACE,        // in each token
     STAGE_METASPACE,      // the replacement becomes a space, or nothing in the first token
     STAGE_BYTE_FALLBACK,  // a run of <0xNN> becomes a character, or U+FFFD each
+    STAGE_WORDPIECE,      // a space before what has no prefix
     STAGE_STRIP,          // in each token, or of the whole text once it is fused
 };
 
@@ -26,6 +27,7 @@ struct stage {
     char *pattern, *content;  // owned
     size_t pattern_size, content_size;
     bool drops_first;         // Metaspace
+    bool cleans_up;           // WordPiece: no spaces before punctuation
     int64_t n_start, n_stop;  // Strip: characters at most
     bool is_fused;            // Strip: of the whole text
 };
@@ -79,6 +81,10 @@ static enum status read_stage(struct decoder *decoder, struct stage *stage, cons
             return error_set(err, STATUS_BAD_INPUT, "%s: decoder Metaspace has no replacement",
                              what);
         }
+    } else if (strcmp(type, "WordPiece") == 0) {
+        stage->kind = STAGE_WORDPIECE;
+        stage->pattern = copy_text(json_get(json, "prefix"), &stage->pattern_size);
+        stage->cleans_up = json_bool(json_get(json, "cleanup"), true);
     } else if (strcmp(type, "ByteFallback") == 0) {
         stage->kind = STAGE_BYTE_FALLBACK;
     } else if (strcmp(type, "Strip") == 0) {
@@ -219,6 +225,35 @@ static void append_alphabet(const char *token, size_t size, struct buffer *out) 
     }
 }
 
+static void replace_in(struct buffer *text, const char *from, const char *to) {
+    struct stage stage = {.pattern = (char *)(uintptr_t)from, .pattern_size = strlen(from)};
+    if (text->size > 0 && memmem(text->data, text->size, from, strlen(from)) != NULL) {
+        struct buffer old = *text;
+        buffer_init(text, old.size_max);
+        replace_all(&stage, old.data, old.size, to, strlen(to), text);
+        buffer_free(&old);
+    }
+}
+
+/* A token of WordPiece's: "##ing" goes on with a word, others begin one. */
+static void append_wordpiece(const struct stage *stage, const char *text, size_t size,
+                             bool is_first, struct buffer *out) {
+    static const char *const spaced[][2] = {{" .", "."},     {" ?", "?"},           {" !", "!"},
+                                            {" ,", ","},     {" ' ", "'"},          {" n't", "n't"},
+                                            {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"},
+                                            {" 've", "'ve"}, {" 're", "'re"}};
+    bool goes_on = stage->pattern_size > 0 && begins_with(stage, text, size);
+    if (!is_first && goes_on) {
+        text += stage->pattern_size;
+        size -= stage->pattern_size;
+    }
+    buffer_text(out, is_first || goes_on ? "" : " ");
+    buffer_append(out, text, size);
+    for (size_t i = 0; stage->cleans_up && i < sizeof spaced / sizeof spaced[0]; i++) {
+        replace_in(out, spaced[i][0], spaced[i][1]);
+    }
+}
+
 /* A sequence on its way. */
 
 void decoding_init(struct decoding *decoding, const struct decoder *decoder) {
@@ -322,6 +357,12 @@ static void feed(struct decoding *decoding, int i, const char *text, size_t size
         replace_all(stage, text, size, " ", decoding->counts[i]++ > 0 || !stage->drops_first, work);
         feed(decoding, i + 1, work->data, work->size, out);
         return;
+    case STAGE_WORDPIECE:
+        buffer_clear(work);
+        buffer_text(work, "");
+        append_wordpiece(stage, text, size, decoding->counts[i]++ == 0, work);
+        feed(decoding, i + 1, work->data, work->size, out);
+        return;
     case STAGE_BYTE_FALLBACK:
         byte = fallback_byte(text, size);
         if (byte >= 0) {
@@ -374,6 +415,9 @@ static bool stage_bytes(const struct stage *stage, const char *token, size_t siz
         return true;
     case STAGE_METASPACE:
         replace_all(stage, token, size, " ", 1, to);
+        return true;
+    case STAGE_WORDPIECE:
+        append_wordpiece(stage, token, size, false, to);
         return true;
     case STAGE_BYTE_FALLBACK:
         byte = fallback_byte(token, size);

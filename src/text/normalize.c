@@ -2,6 +2,7 @@
 #include "normalize.h"
 
 #include "arena.h"
+#include "charsmap.h"
 #include "limits.h"
 #include "unicode_later.h"
 #include "utf8.h"
@@ -18,6 +19,10 @@ enum normal_kind {
     NORMAL_REPLACE,
     NORMAL_PREPEND,
     NORMAL_BYTE_LEVEL,
+    NORMAL_CHARSMAP,
+    NORMAL_STRIP_ACCENTS,
+    NORMAL_NMT,
+    NORMAL_BERT,
 };
 
 enum { STEPS_MAX = 32, NORMAL_TEXT_MAX = LIMIT_TEXT_BYTES * 4 };
@@ -31,6 +36,8 @@ struct normal_step {
     char *pattern;  // Replace: a literal, owned, or
     size_t pattern_size;
     struct regex *regex;
+    struct charsmap *charsmap;
+    bool cleans, parts_chinese, strips_accents, lowers;  // Bert
 };
 
 struct normalizer {
@@ -53,6 +60,7 @@ void normalizer_close(struct normalizer *normalizer) {
         free(normalizer->steps[i].content);
         free(normalizer->steps[i].pattern);
         regex_close(normalizer->steps[i].regex);
+        charsmap_close(normalizer->steps[i].charsmap);
     }
     free(normalizer);
 }
@@ -84,6 +92,14 @@ static enum status read_replace(struct normal_step *step, const struct json *jso
     return regex_open(&step->regex, json_text(regex, ""), json_text_size(regex), what, err);
 }
 
+static void read_bert(struct normal_step *step, const struct json *json) {
+    step->kind = NORMAL_BERT;
+    step->cleans = json_bool(json_get(json, "clean_text"), true);
+    step->parts_chinese = json_bool(json_get(json, "handle_chinese_chars"), true);
+    step->lowers = json_bool(json_get(json, "lowercase"), true);
+    step->strips_accents = json_bool(json_get(json, "strip_accents"), step->lowers);
+}
+
 static enum status read_step(struct normal_step *step, const struct json *json, const char *what,
                              struct error *err) {
     const char *type = json_text(json_get(json, "type"), "");
@@ -108,6 +124,16 @@ static enum status read_step(struct normal_step *step, const struct json *json, 
         step->strips_right = json_bool(json_get(json, "strip_right"), true);
     } else if (strcmp(type, "ByteLevel") == 0) {
         step->kind = NORMAL_BYTE_LEVEL;
+    } else if (strcmp(type, "StripAccents") == 0) {
+        step->kind = NORMAL_STRIP_ACCENTS;
+    } else if (strcmp(type, "Nmt") == 0) {
+        step->kind = NORMAL_NMT;
+    } else if (strcmp(type, "BertNormalizer") == 0) {
+        read_bert(step, json);
+    } else if (strcmp(type, "Precompiled") == 0) {
+        const struct json *map = json_get(json, "precompiled_charsmap");
+        step->kind = NORMAL_CHARSMAP;
+        return charsmap_open(&step->charsmap, json_text(map, ""), json_text_size(map), what, err);
     } else {
         return error_set(err, STATUS_UNSUPPORTED, "%s: normalizer '%s' is not known to this build",
                          what, type);
@@ -149,6 +175,8 @@ enum status normalizer_open(struct normalizer **out, const struct json *json, co
     *out = normalizer;
     return STATUS_OK;
 }
+
+static utf8proc_category_t category_of(uint32_t code_point);
 
 void normal_text_init(struct normal_text *normal) {
     *normal = (struct normal_text){0};
@@ -305,6 +333,92 @@ static void run_characters(struct normal_text *normal, enum normal_kind kind) {
     take_buffer(normal, out);
 }
 
+static bool is_chinese(uint32_t c) {
+    return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
+           (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
+           (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+           (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+}
+
+static bool is_other(uint32_t c) {
+    utf8proc_category_t category = category_of(c);
+    return category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+           category == UTF8PROC_CATEGORY_CO;
+}
+
+/* What SentencePiece's nmt rules make of a character: itself, a space, or nothing (0). */
+static uint32_t nmt_character(uint32_t c) {
+    bool vanishes = (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) ||
+                    c == 0x7F || c == 0x8F || c == 0x9F;
+    bool is_space = c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 ||
+                    (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
+                    c == 0xFEFF || c == 0xFFFD;
+    return vanishes ? 0 : is_space ? ' ' : c;
+}
+
+static uint32_t clean_character(uint32_t c) {
+    bool is_line = c == '\t' || c == '\n' || c == '\r';
+    bool vanishes = c == 0xFFFD || (is_other(c) && !is_line);
+    return vanishes ? 0 : is_line || unicode_is_space(c) ? ' ' : c;
+}
+
+/* Characters one by one; those that become 0 vanish. */
+static void map_characters(struct normal_text *normal, const struct normal_step *step) {
+    struct buffer *out = next_buffer(normal);
+    for (size_t i = 0; i < normal->size;) {
+        uint32_t c;
+        char encoded[4];
+        int length = utf8_decode(normal->text + i, normal->size - i, &c);
+        assert(length > 0);
+        i += (size_t)length;
+        bool was_nul = c == 0;
+        c = step->kind == NORMAL_NMT ? nmt_character(c) : step->cleans ? clean_character(c) : c;
+        if (c == 0 && !(was_nul && (step->kind == NORMAL_NMT || !step->cleans))) {
+            continue;
+        }
+        bool is_parted = step->kind == NORMAL_BERT && step->parts_chinese && is_chinese(c);
+        buffer_text(out, is_parted ? " " : "");
+        buffer_append(out, encoded, (size_t)utf8_encode(c, encoded));
+        buffer_text(out, is_parted ? " " : "");
+    }
+    take_buffer(normal, out);
+}
+
+/* Without nonspacing marks, or without marks of any kind. */
+static void drop_marks(struct normal_text *normal, bool only_nonspacing) {
+    struct buffer *out = next_buffer(normal);
+    for (size_t i = 0; i < normal->size;) {
+        uint32_t c;
+        int length = utf8_decode(normal->text + i, normal->size - i, &c);
+        assert(length > 0);
+        utf8proc_category_t category = category_of(c);
+        bool is_mark = category == UTF8PROC_CATEGORY_MN ||
+                       (!only_nonspacing &&
+                        (category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME));
+        if (!is_mark) {
+            buffer_append(out, normal->text + i, (size_t)length);
+        }
+        i += (size_t)length;
+    }
+    take_buffer(normal, out);
+}
+
+static enum status run_bert(struct normal_text *normal, const struct normal_step *step,
+                            struct error *err) {
+    enum status status = STATUS_OK;
+    if (step->cleans || step->parts_chinese) {
+        map_characters(normal, step);
+    }
+    if (step->strips_accents) {
+        status = run_form(normal, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, err);
+        drop_marks(normal, true);
+    }
+    if (step->lowers) {
+        run_characters(normal, NORMAL_LOWERCASE);
+    }
+    return status;
+}
+
 static void run_strip(struct normal_text *normal, bool left, bool right) {
     uint32_t code_point;
     while (left && normal->size > 0) {
@@ -393,6 +507,19 @@ static enum status run_step(const struct normal_step *step, struct regex_scratch
     case NORMAL_BYTE_LEVEL:
         run_characters(normal, step->kind);
         return STATUS_OK;
+    case NORMAL_CHARSMAP:
+        out = next_buffer(normal);
+        charsmap_run(step->charsmap, normal->text, normal->size, out);
+        take_buffer(normal, out);
+        return STATUS_OK;
+    case NORMAL_STRIP_ACCENTS:
+        drop_marks(normal, false);
+        return STATUS_OK;
+    case NORMAL_NMT:
+        map_characters(normal, step);
+        return STATUS_OK;
+    case NORMAL_BERT:
+        return run_bert(normal, step, err);
     }
     return STATUS_OK;
 }
@@ -491,6 +618,23 @@ uint32_t unicode_to_upper(uint32_t code_point) {
 
 uint32_t unicode_to_lower(uint32_t code_point) {
     return (uint32_t)utf8proc_tolower((utf8proc_int32_t)code_point);
+}
+
+size_t unicode_grapheme_end(const char *text, size_t size, size_t at) {
+    utf8proc_int32_t state = 0;
+    uint32_t before = 0;
+    size_t end = at;
+    while (end < size) {
+        uint32_t point = 0;
+        int length = utf8_decode(text + end, size - end, &point);
+        if (end > at && utf8proc_grapheme_break_stateful((utf8proc_int32_t)before,
+                                                         (utf8proc_int32_t)point, &state)) {
+            break;
+        }
+        before = point;
+        end += length > 0 ? (size_t)length : 1;
+    }
+    return end;
 }
 
 uint32_t unicode_to_title(uint32_t code_point) {

@@ -32,6 +32,8 @@ MUST_CHECK enum status normalizer_run(const struct normalizer *normalizer,
                                       struct regex_scratch *scratch, const char *text, size_t size,
                                       struct normal_text *out, struct error *err);
 
+/* Where the grapheme (extended) that begins at `at` ends. */
+size_t unicode_grapheme_end(const char *text, size_t size, size_t at);
 bool unicode_is_space(uint32_t code_point);        // White_Space
 bool unicode_is_number(uint32_t code_point);       // Nd, Nl, No
 bool unicode_is_punctuation(uint32_t code_point);  // P*, and ASCII's symbols

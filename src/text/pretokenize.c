@@ -427,6 +427,19 @@ static enum status read_byte_level(struct reader *in, const struct json *json, s
     return regex_open(&step->regex, gpt2_pattern, strlen(gpt2_pattern), in->what, in->err);
 }
 
+/* At white space, then around punctuation: two steps. */
+static enum status read_bert(struct reader *in, struct step *step) {
+    *step = (struct step){
+        .kind = STEP_CHARACTERS, .is_delimiter = unicode_is_space, .cut = CUT_REMOVED};
+    if (in->pretokenizer->n_steps == PRETOKENIZER_STEPS_MAX / 2) {
+        return error_set(in->err, STATUS_TOO_LONG, "%s: more than %d pre-tokenizers", in->what,
+                         PRETOKENIZER_STEPS_MAX / 2);
+    }
+    in->pretokenizer->steps[in->pretokenizer->n_steps++] = (struct step){
+        .kind = STEP_CHARACTERS, .is_delimiter = unicode_is_punctuation, .cut = CUT_ISOLATED};
+    return STATUS_OK;
+}
+
 static enum status read_one(struct reader *in, const struct json *json, const char *type,
                             struct step *step) {
     if (strcmp(type, "Split") == 0) {
@@ -448,6 +461,9 @@ static enum status read_one(struct reader *in, const struct json *json, const ch
         step->is_inverted = true;
         step->cut = CUT_REMOVED;
         return regex_open(&step->regex, words, strlen(words), in->what, in->err);
+    }
+    if (strcmp(type, "BertPreTokenizer") == 0) {
+        return read_bert(in, step);
     }
     step->kind = STEP_CHARACTERS;
     if (strcmp(type, "Digits") == 0) {

@@ -27,6 +27,7 @@ void tokenizer_close(struct tokenizer *tokenizer) {
     pretokenizer_close(tokenizer->pretokenizer);
     decoder_close(tokenizer->decoder);
     bpe_close(tokenizer->bpe);
+    pieces_close(tokenizer->pieces);
     free(tokenizer->added);
     free(tokenizer->added_by_id);
     free(tokenizer);
@@ -52,6 +53,11 @@ struct encoder {
 
 static void encode_word(void *context, const char *word, size_t size) {
     struct encoder *encoder = context;
+    if (encoder->tokenizer->pieces != NULL) {
+        encoder->met_long_word |=
+            !pieces_encode(encoder->tokenizer->pieces, word, size, encoder->out);
+        return;
+    }
     encoder->met_long_word |=
         !bpe_encode(encoder->tokenizer->bpe, &encoder->bpe, word, size, encoder->out);
 }

@@ -36,6 +36,12 @@ struct tokenizer_gguf {
 MUST_CHECK enum status tokenizer_open_gguf(struct tokenizer **out,
                                            const struct tokenizer_gguf *gguf, const char *what,
                                            struct error *err);
+/* From the bytes of a bare tokenizer.model, SentencePiece's own file: byte-pair models as Llama 2,
+ * Mistral and Gemma have them; others are refused by name.  `adds_bos` and `adds_eos` are what
+ * tokenizer_config.json says, or -1. */
+MUST_CHECK enum status tokenizer_open_spm(struct tokenizer **out, const char *bytes, size_t size,
+                                          int adds_bos, int adds_eos, const char *what,
+                                          struct error *err);
 void tokenizer_close(struct tokenizer *tokenizer);
 
 /* Growable ids, owned by the caller: start from {0}, release with free(ids.at). */

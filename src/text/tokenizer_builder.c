@@ -182,6 +182,31 @@ enum status builder_set_bpe(struct tokenizer_builder *builder, struct bpe_option
     return STATUS_OK;
 }
 
+enum status builder_set_pieces(struct tokenizer_builder *builder, const double *scores,
+                               struct pieces_options options) {
+    struct tokenizer *tokenizer = builder->tokenizer;
+    if (pretokenizer_is_byte_level(tokenizer->pretokenizer)) {
+        return error_set(builder->err, STATUS_UNSUPPORTED,
+                         "%s: a ByteLevel pre-tokenizer with this model", builder->what);
+    }
+    enum status status = make_bytes(builder, false);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    tokenizer->pieces =
+        pieces_open(&tokenizer->spellings, &tokenizer->by_spelling, scores, options);
+    unsigned char flags[] = {options.is_unigram, options.falls_back_to_bytes};
+    digest_part(builder, flags, sizeof flags);
+    digest_part(builder, &options.unknown, sizeof options.unknown);
+    digest_part(builder, &options.chars_max, sizeof options.chars_max);
+    digest_part(builder, options.prefix != NULL ? options.prefix : "",
+                options.prefix != NULL ? strlen(options.prefix) : 0);
+    if (scores != NULL) {
+        digest_part(builder, scores, (size_t)tokenizer->spellings.n_ids * sizeof *scores);
+    }
+    return STATUS_OK;
+}
+
 /* The results of merges are mostly in the order of their ids: look there before the index, whose
  * every look-up misses the cache. */
 static int32_t find_joined(struct tokenizer_builder *builder, const char *text, size_t size) {
@@ -430,7 +455,9 @@ enum status builder_finish(struct tokenizer_builder *builder, struct tokenizer *
     for (int32_t i = 0; i < tokenizer->n_added; i++) {
         tokenizer->added_by_id[tokenizer->added[i].id] = i;
     }
-    bpe_finish(tokenizer->bpe);
+    if (tokenizer->bpe != NULL) {
+        bpe_finish(tokenizer->bpe);
+    }
     enum status status = make_added_bytes(builder);
     if (status == STATUS_OK) {
         status = make_added_sets(builder);

@@ -3,6 +3,7 @@
 #include "scan.h"
 #include "tokenizer_parts.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_absent(const struct json *json) {
@@ -155,6 +156,77 @@ static enum status read_bpe(struct tokenizer_builder *builder, const struct json
     return status == STATUS_OK ? scan_span(builder, large->merges, scan_merges) : status;
 }
 
+/* Unigram's vocabulary: [["piece", score], ...]; ids are places. */
+static enum status read_scored(struct tokenizer_builder *builder, const struct json *vocab,
+                               double *scores) {
+    enum status status = STATUS_OK;
+    builder_reserve(builder, json_count(vocab));
+    for (size_t i = 0; i < json_count(vocab) && status == STATUS_OK; i++) {
+        const struct json *pair = json_at(vocab, i), *piece = json_at(pair, 0);
+        enum json_kind kind = json_kind(json_at(pair, 1));
+        if (json_kind(piece) != JSON_KIND_STRING ||
+            (kind != JSON_KIND_INT && kind != JSON_KIND_REAL)) {
+            return error_set(builder->err, STATUS_BAD_INPUT,
+                             "%s: model.vocab[%zu] is no piece with a score", builder->what, i);
+        }
+        scores[i] = json_number(json_at(pair, 1), 0);
+        status =
+            builder_add_token(builder, (int64_t)i, json_text(piece, ""), json_text_size(piece));
+    }
+    return status;
+}
+
+static enum status read_unigram(struct tokenizer_builder *builder, const struct json *root,
+                                const struct json *model) {
+    const struct json *vocab = json_get(model, "vocab");
+    size_t n = json_count(vocab);
+    int64_t unknown = json_int(json_get(model, "unk_id"), -1);
+    if (json_kind(vocab) != JSON_KIND_ARRAY || n == 0 || n > LIMIT_VOCAB || unknown < 0 ||
+        (size_t)unknown >= n) {
+        return error_set(builder->err, STATUS_BAD_INPUT,
+                         "%s: model Unigram without a vocabulary or an unk_id in it",
+                         builder->what);
+    }
+    double *scores = mem_zero(n, sizeof *scores);
+    struct pieces_options options = {
+        .is_unigram = true,
+        .unknown = (int32_t)unknown,
+        .falls_back_to_bytes = json_bool(json_get(model, "byte_fallback"), false),
+    };
+    enum status status = read_scored(builder, vocab, scores);
+    if (status == STATUS_OK) {
+        status = builder_set_pipeline(builder, json_get(root, "normalizer"),
+                                      json_get(root, "pre_tokenizer"), json_get(root, "decoder"));
+    }
+    if (status == STATUS_OK) {
+        status = builder_set_pieces(builder, scores, options);
+    }
+    free(scores);
+    return status;
+}
+
+static enum status read_wordpiece(struct tokenizer_builder *builder, const struct json *model) {
+    const struct json *unknown = json_get(model, "unk_token");
+    const struct json *prefix = json_get(model, "continuing_subword_prefix");
+    int64_t most = json_int(json_get(model, "max_input_chars_per_word"), 100);
+    struct pieces_options options = {
+        .unknown =
+            tokenizer_id_of(builder->tokenizer, json_text(unknown, "[UNK]"),
+                            json_kind(unknown) == JSON_KIND_STRING ? json_text_size(unknown) : 5),
+        .prefix = json_text(prefix, "##"),
+        .chars_max = (int32_t)most,
+    };
+    if (most < 1 || most > 10000) {
+        return error_set(builder->err, STATUS_UNSUPPORTED,
+                         "%s: model.max_input_chars_per_word %lld; 1 to 10000 are known",
+                         builder->what, (long long)most);
+    }
+    return options.unknown >= 0 ? builder_set_pieces(builder, NULL, options)
+                                : error_set(builder->err, STATUS_BAD_INPUT,
+                                            "%s: unk_token '%s' is not in the vocabulary",
+                                            builder->what, json_text(unknown, "[UNK]"));
+}
+
 static enum status read_added(struct tokenizer_builder *builder, const struct json *list) {
     for (size_t i = 0; i < json_count(list); i++) {
         const struct json *json = json_at(list, i);
@@ -269,9 +341,19 @@ static enum status read_all(struct tokenizer_builder *builder, const struct json
                             const struct large *large) {
     const struct json *model = json_get(root, "model");
     const char *type = json_text(json_get(model, "type"), large->merges.start == NULL ? "" : "BPE");
-    if (strcmp(type, "BPE") != 0) {
+    bool is_wordpiece = strcmp(type, "WordPiece") == 0;
+    if (strcmp(type, "Unigram") == 0) {
+        enum status status = read_unigram(builder, root, model);
+        if (status == STATUS_OK) {
+            status = read_added(builder, json_get(root, "added_tokens"));
+        }
+        return status == STATUS_OK ? read_post(builder, json_get(root, "post_processor")) : status;
+    }
+    if (!is_wordpiece && strcmp(type, "BPE") != 0) {
         return error_set(builder->err, STATUS_UNSUPPORTED,
-                         "%s: model '%s' is not known to this build; BPE is", builder->what, type);
+                         "%s: model '%s' is not known to this build; BPE, Unigram and WordPiece "
+                         "are",
+                         builder->what, type);
     }
     if (large->vocab.start == NULL) {
         return error_set(builder->err, STATUS_BAD_INPUT, "%s: model.vocab is no object",
@@ -284,7 +366,7 @@ static enum status read_all(struct tokenizer_builder *builder, const struct json
                                       json_get(root, "pre_tokenizer"), json_get(root, "decoder"));
     }
     if (status == STATUS_OK) {
-        status = read_bpe(builder, model, large);
+        status = is_wordpiece ? read_wordpiece(builder, model) : read_bpe(builder, model, large);
     }
     if (status == STATUS_OK) {
         status = read_added(builder, json_get(root, "added_tokens"));

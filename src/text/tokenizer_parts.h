@@ -5,6 +5,7 @@
 #include "decoder.h"
 #include "digest.h"
 #include "normalize.h"
+#include "pieces.h"
 #include "pretokenize.h"
 #include "tokenizer.h"
 #include "vocab.h"
@@ -27,7 +28,8 @@ struct tokenizer {
 
     struct normalizer *normalizer;
     struct pretokenizer *pretokenizer;
-    struct bpe *bpe;
+    struct bpe *bpe;  // one of the two
+    struct pieces *pieces;
     struct decoder *decoder;
     int32_t before[TEMPLATE_IDS_MAX], after[TEMPLATE_IDS_MAX];  // of the post-processor
     int32_t n_before, n_after;
@@ -69,6 +71,9 @@ MUST_CHECK enum status builder_set_pipeline(struct tokenizer_builder *builder,
                                             const struct json *decoder);
 MUST_CHECK enum status builder_set_bpe(struct tokenizer_builder *builder,
                                        struct bpe_options options, size_t n_merges);
+/* Unigram or WordPiece instead; `scores` as for pieces_open(). */
+MUST_CHECK enum status builder_set_pieces(struct tokenizer_builder *builder, const double *scores,
+                                          struct pieces_options options);
 /* The texts must stay until builder_flush_merges(), which follows the last merge. */
 MUST_CHECK enum status builder_add_merge(struct tokenizer_builder *builder, const char *left,
                                          size_t left_size, const char *right, size_t right_size);

@@ -164,6 +164,87 @@ CASES += [byte("added_%d%d%d%d" % flags, GPT2, normalizer={"type": "NFC"},
           for flags in FLAGS]
 
 
+
+
+# ---- Unigram and WordPiece
+
+def unigram(fallback, size=300):
+    tokenizer = Tokenizer(models.Unigram())
+    corpus = [text.replace(" ", "\u2581") for text in CORPUS[:9]] * 3
+    special = ["<unk>", "<s>", "</s>"] + (["<0x%02X>" % b for b in range(256)] if fallback else [])
+    tokenizer.train_from_iterator(corpus, trainers.UnigramTrainer(
+        vocab_size=size + len(special), special_tokens=special, unk_token="<unk>", show_progress=False))
+    return json.loads(tokenizer.to_str())["model"] | {"byte_fallback": fallback}
+
+
+def charsmap():
+    """SentencePiece's own compilation of a few rules, as base64."""
+    import base64
+    import tempfile
+    import sentencepiece
+    with tempfile.TemporaryDirectory() as folder:
+        with open(folder + "/rules.tsv", "w") as out:
+            for source, target in [("\uff21", "A"), ("\u00e9", "e"), ("e\u0301", "\u00e9"), ("\ufb01", "fi"),
+                                   ("\u00bd", "1/2"), ("\t", " "), ("\u3000", " "), ("\u2028", ""), ("\u1112\u1161\u11ab", "\ud55c"),
+                                   ("\u0301", ""), ("\uff34", "T"), ("\u1112", "h")]:
+                out.write(" ".join("%X" % ord(c) for c in source) + "\t" + " ".join("%X" % ord(c) for c in target) + "\n")
+        with open(folder + "/corpus.txt", "w") as out:
+            out.write("\n".join(CORPUS))
+        sentencepiece.SentencePieceTrainer.train(
+            input=folder + "/corpus.txt", model_prefix=folder + "/m", vocab_size=120, hard_vocab_limit=False,
+            normalization_rule_tsv=folder + "/rules.tsv", minloglevel=2)
+        from sentencepiece import sentencepiece_model_pb2
+        proto = sentencepiece_model_pb2.ModelProto.FromString(open(folder + "/m.model", "rb").read())
+        return base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()
+
+
+def wordpiece(size=220):
+    from tokenizers import normalizers, pre_tokenizers
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.train_from_iterator(CORPUS * 3, trainers.WordPieceTrainer(
+        vocab_size=size, special_tokens=["[UNK]", "[CLS]", "[SEP]"], show_progress=False))
+    return json.loads(tokenizer.to_str())["model"]
+
+
+def seq(*steps):
+    return {"type": "Sequence", "normalizers": list(steps)}
+
+
+META = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+SCORED, SCORED_BYTES, WORDS = unigram(False), unigram(True), wordpiece()
+BERT_POST = {"type": "TemplateProcessing", "pair": TEMPLATE["pair"],
+             "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                        {"SpecialToken": {"id": "[SEP]", "type_id": 0}}],
+             "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [1], "tokens": ["[CLS]"]},
+                                "[SEP]": {"id": "[SEP]", "ids": [2], "tokens": ["[SEP]"]}}}
+
+
+def bert(name, cleanup, decoder_prefix="##", model=WORDS, **flags):
+    normalizer = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
+                  "lowercase": True} | flags
+    return build("toy_" + name, model, {"type": "BertPreTokenizer"}, normalizer, BERT_POST,
+                 {"type": "WordPiece", "prefix": decoder_prefix, "cleanup": cleanup},
+                 [added("[UNK]"), added("[CLS]"), added("[SEP]")])
+
+
+CASES += [
+    build("toy_unigram", SCORED, META, None, TEMPLATE, META, SPM_TOKENS),
+    build("toy_unigram_bytes", SCORED_BYTES, META, seq({"type": "NFKC"}, {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}),
+          TEMPLATE, SPM_DECODER, SPM_TOKENS),
+    build("toy_unigram_whole", SCORED, None, {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}, None, META,
+          ),
+    build("toy_unigram_precompiled", SCORED, {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, META]},
+          seq({"type": "Precompiled", "precompiled_charsmap": charsmap()}, {"type": "Strip", "strip_left": True, "strip_right": True}),
+          TEMPLATE, META, SPM_TOKENS),
+    build("toy_unigram_nmt", SCORED, META, seq({"type": "Nmt"}, {"type": "NFD"}, {"type": "StripAccents"}), None, META),
+    bert("bert", True), bert("bert_cased", False, lowercase=False, strip_accents=False, handle_chinese_chars=False),
+    bert("bert_accents", False, lowercase=False, strip_accents=True, clean_text=False),
+    bert("bert_short", True, model=WORDS | {"max_input_chars_per_word": 6}),
+]
+
+
 def main():
     rng = random.Random(5)
     for name, document in CASES:
