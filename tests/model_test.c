@@ -175,7 +175,7 @@ TEST(a_window_counts_in_the_layers_that_have_it_and_once_it_is_full) {
 }
 END
 
-    /* A NaN in the embedding of token 0: the integer rules would make zeros of it. */
+    /* A NaN in the embedding of token 0, in the file. */
     static struct copy
     poisoned_copy(void) {
     struct copy copy = copy_fixture("\"model_type\"", "\"model_type\"");
@@ -194,14 +194,40 @@ END
     return copy;
 }
 
-static void check_poison(int32_t n_out) {
+TEST(a_weight_that_is_not_finite_is_refused_by_its_tensor) {
     struct copy copy = poisoned_copy();
+    struct model *model = NULL;
+    struct error err = {0};
+    CHECK_EQ_INT(open_copy(&copy, &model, &err), STATUS_BAD_INPUT);
+    remove_copy(&copy);
+    CHECK_CONTAINS(err.text, "tensor 'model.embed_tokens.weight' has weights that are not finite");
+}
+END
+
+    /* A NaN in the embedding of token 0, in memory, as a fault of the machine would leave it: the
+     * integer rules would make zeros of it. */
+    static unsigned char *
+    poison_embedding(struct model *model) {
+    struct weight *embed =
+        (struct weight *)(void *)((unsigned char *)model->weights + model->family->embed_at);
+    size_t size = (size_t)embed->t.rows * (size_t)embed->t.cols * 2;
+    unsigned char *bytes = malloc(size);
+    CHECK(bytes != NULL && embed->t.dtype == DT_BF16);
+    memcpy(bytes, embed->t.data, size);
+    bytes[0] = 0xC0;
+    bytes[1] = 0x7F;
+    embed->t.data = bytes;
+    return bytes;
+}
+
+static void check_poison(int32_t n_out) {
     struct model *model = NULL;
     struct page_pool pool;
     struct state state;
     struct error err = {0};
-    CHECK_OK(open_copy(&copy, &model, &err), err);
-    remove_copy(&copy);
+    struct model_options options = {.device = "cpu", .rows_max = 16};
+    CHECK_OK(model_open(&model, fixture, &options, &err), err);
+    unsigned char *poisoned = poison_embedding(model);
     page_pool_init(&pool, model, 1);
     CHECK_OK(state_open(&state, &pool, 2, NULL, &err), err);
     CHECK_OK(state_grow(&state, 2, &err), err);
@@ -220,6 +246,7 @@ static void check_poison(int32_t n_out) {
     state_close(&state);
     page_pool_free(&pool);
     model_close(model);
+    free(poisoned);
 }
 
 TEST(a_value_that_is_not_finite_ends_the_pass_and_is_named) {
@@ -236,5 +263,6 @@ SUITE(model, 60, a_config_that_is_wrong_is_refused_with_a_sentence,
       a_config_that_cannot_be_computed_is_refused_by_name,
       a_tensor_of_another_shape_is_refused_by_name,
       a_window_counts_in_the_layers_that_have_it_and_once_it_is_full,
+      a_weight_that_is_not_finite_is_refused_by_its_tensor,
       a_value_that_is_not_finite_ends_the_pass_and_is_named,
       a_value_that_is_not_finite_is_seen_in_a_pass_without_logits)

@@ -95,8 +95,11 @@ static void add_row_counts(struct list *list, struct case_weight w, int32_t cols
 }
 
 static const enum dtype float_types[] = {DT_F32, DT_BF16, DT_F16};
-static const enum dtype block32_types[] = {DT_Q8_0, DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q4};
-static const enum dtype block256_types[] = {DT_Q2_K, DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K};
+static const enum dtype block32_types[] = {DT_Q8_0, DT_Q4_0, DT_Q4_1,   DT_Q5_0,
+                                           DT_Q5_1, DT_Q4,   DT_IQ4_NL, DT_MXFP4};
+static const enum dtype block256_types[] = {DT_Q2_K,   DT_Q3_K,    DT_Q4_K,   DT_Q5_K,  DT_Q6_K,
+                                            DT_IQ4_XS, DT_IQ2_XXS, DT_IQ2_XS, DT_IQ2_S, DT_IQ3_XXS,
+                                            DT_IQ3_S,  DT_IQ1_S,   DT_IQ1_M,  DT_TQ1_0, DT_TQ2_0};
 
 static const struct shape block32_shapes[] = {{32, 32}, {33, 96}, {47, 352}, {40, 576}};
 static const struct shape block128_shapes[] = {{32, 128}, {35, 384}, {41, 1152}};

@@ -82,9 +82,12 @@ void rng_floats(struct rng *rng, enum fill fill, float *out, int64_t n) {
 static const struct {
     int32_t d, dmin;
 } halves[DT_COUNT] = {
-    [DT_Q8_0] = {0, -1}, [DT_Q4_0] = {0, -1},   [DT_Q4_1] = {0, 2},    [DT_Q5_0] = {0, -1},
-    [DT_Q5_1] = {0, 2},  [DT_Q2_K] = {80, 82},  [DT_Q3_K] = {108, -1}, [DT_Q4_K] = {0, 2},
-    [DT_Q5_K] = {0, 2},  [DT_Q6_K] = {208, -1},
+    [DT_Q8_0] = {0, -1},    [DT_Q4_0] = {0, -1},   [DT_Q4_1] = {0, 2},    [DT_Q5_0] = {0, -1},
+    [DT_Q5_1] = {0, 2},     [DT_Q2_K] = {80, 82},  [DT_Q3_K] = {108, -1}, [DT_Q4_K] = {0, 2},
+    [DT_Q5_K] = {0, 2},     [DT_Q6_K] = {208, -1}, [DT_IQ4_NL] = {0, -1}, [DT_IQ4_XS] = {0, -1},
+    [DT_IQ2_XXS] = {0, -1}, [DT_IQ2_XS] = {0, -1}, [DT_IQ2_S] = {0, -1},  [DT_IQ3_XXS] = {0, -1},
+    [DT_IQ3_S] = {0, -1},   [DT_IQ1_S] = {0, -1},  [DT_IQ1_M] = {-1, -1}, [DT_TQ1_0] = {52, -1},
+    [DT_TQ2_0] = {64, -1},  [DT_MXFP4] = {-1, -1},
 };
 
 static void put16(unsigned char *at, uint16_t half) {
@@ -122,7 +125,16 @@ static void fill_block(struct rng *rng, enum fill fill, enum dtype dtype, unsign
             memset(at, 0, 192);
         }
     }
-    put16(at + halves[dtype].d, scale_half(rng, fill));
+    uint16_t d = scale_half(rng, fill);
+    if (dtype == DT_IQ1_M) {  // a nibble in the top of each word of scales
+        for (int32_t i = 0; i < 4; i++) {
+            at[49 + 2 * i] = (unsigned char)((at[49 + 2 * i] & 15) | (d >> (4 * i) & 15) << 4);
+        }
+    } else if (dtype == DT_MXFP4) {  // an exponent
+        at[0] = (unsigned char)(fill == FILL_TINY ? d % 3 : fill == FILL_HUGE ? 240 : 112 + d % 16);
+    } else {
+        put16(at + halves[dtype].d, d);
+    }
     if (halves[dtype].dmin >= 0) {
         put16(at + halves[dtype].dmin, scale_half(rng, fill));
     }

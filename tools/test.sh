@@ -33,6 +33,11 @@ step build make -s -j"$(nproc)" all "$build/run-tests" "$build/run-tidy"
 step tidy "$build/run-tidy" .
 step format sh -c "find src tests fuzz bench tools -name '*.[ch]' | xargs clang-format-14 --dry-run -Werror"
 step tests "$build/run-tests"
+for target in fuzz/fuzz_*.c; do
+    name=$(basename "$target" .c)
+    name=${name#fuzz_}
+    step "corpus of $name" sh -c "make -s $build/replay-$name && $build/replay-$name fuzz/corpus/$name/*"
+done
 for script in tests/e2e/*.sh; do
     [ -e "$script" ] && step "$script" "$script"
 done

@@ -87,10 +87,19 @@ static enum status check_shape(struct binding *b, const struct checkpoint_tensor
 static enum status check_numeric(struct binding *b, const struct checkpoint_tensor *t) {
     bool is_usable = t->dtype == DT_F32 || t->dtype == DT_F16 || t->dtype == DT_BF16 ||
                      dtype_info(t->dtype)->is_quantised;
-    return is_usable ? STATUS_OK
-                     : error_set(b->err, STATUS_UNSUPPORTED,
-                                 "%s: tensor '%s' is stored as %s, which is not read yet", t->file,
-                                 t->name, dtype_info(t->dtype)->name);
+    int64_t n = 1;
+    if (!is_usable) {
+        return error_set(b->err, STATUS_UNSUPPORTED,
+                         "%s: tensor '%s' is stored as %s, which is not read yet", t->file, t->name,
+                         dtype_info(t->dtype)->name);
+    }
+    for (int32_t i = 0; i < t->n_dims; i++) {
+        n *= t->dims[i];
+    }
+    return !quant_has_nonfinite(t->dtype, t->data, n)
+               ? STATUS_OK
+               : error_set(b->err, STATUS_BAD_INPUT,
+                           "%s: tensor '%s' has weights that are not finite", t->file, t->name);
 }
 
 static void *own(struct model *model, size_t size) {

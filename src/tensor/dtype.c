@@ -5,18 +5,42 @@
 
 static const struct dtype_info infos[DT_COUNT] = {
     /*              name       values bytes quantised group */
-    [DT_F32] = {"F32", 1, 4, false, 0},         [DT_F16] = {"F16", 1, 2, false, 0},
-    [DT_BF16] = {"BF16", 1, 2, false, 0},       [DT_F64] = {"F64", 1, 8, false, 0},
-    [DT_I8] = {"I8", 1, 1, false, 0},           [DT_U8] = {"U8", 1, 1, false, 0},
-    [DT_I16] = {"I16", 1, 2, false, 0},         [DT_I32] = {"I32", 1, 4, false, 0},
-    [DT_I64] = {"I64", 1, 8, false, 0},         [DT_BOOL] = {"BOOL", 1, 1, false, 0},
-    [DT_F8_E4M3] = {"F8_E4M3", 1, 1, false, 0}, [DT_F8_E5M2] = {"F8_E5M2", 1, 1, false, 0},
-    [DT_Q8_0] = {"Q8_0", 32, 34, true, 32},     [DT_Q4_0] = {"Q4_0", 32, 18, true, 32},
-    [DT_Q4_1] = {"Q4_1", 32, 20, true, 32},     [DT_Q5_0] = {"Q5_0", 32, 22, true, 32},
-    [DT_Q5_1] = {"Q5_1", 32, 24, true, 32},     [DT_Q2_K] = {"Q2_K", 256, 84, true, 16},
-    [DT_Q3_K] = {"Q3_K", 256, 110, true, 16},   [DT_Q4_K] = {"Q4_K", 256, 144, true, 32},
-    [DT_Q5_K] = {"Q5_K", 256, 176, true, 32},   [DT_Q6_K] = {"Q6_K", 256, 210, true, 16},
-    [DT_Q8] = {"q8", 128, 130, true, 128},      [DT_Q4] = {"q4", 32, 18, true, 32},
+    [DT_F32] = {"F32", 1, 4, false, 0},
+    [DT_F16] = {"F16", 1, 2, false, 0},
+    [DT_BF16] = {"BF16", 1, 2, false, 0},
+    [DT_F64] = {"F64", 1, 8, false, 0},
+    [DT_I8] = {"I8", 1, 1, false, 0},
+    [DT_U8] = {"U8", 1, 1, false, 0},
+    [DT_I16] = {"I16", 1, 2, false, 0},
+    [DT_I32] = {"I32", 1, 4, false, 0},
+    [DT_I64] = {"I64", 1, 8, false, 0},
+    [DT_BOOL] = {"BOOL", 1, 1, false, 0},
+    [DT_F8_E4M3] = {"F8_E4M3", 1, 1, false, 0},
+    [DT_F8_E5M2] = {"F8_E5M2", 1, 1, false, 0},
+    [DT_Q8_0] = {"Q8_0", 32, 34, true, 32},
+    [DT_Q4_0] = {"Q4_0", 32, 18, true, 32},
+    [DT_Q4_1] = {"Q4_1", 32, 20, true, 32},
+    [DT_Q5_0] = {"Q5_0", 32, 22, true, 32},
+    [DT_Q5_1] = {"Q5_1", 32, 24, true, 32},
+    [DT_Q2_K] = {"Q2_K", 256, 84, true, 16},
+    [DT_Q3_K] = {"Q3_K", 256, 110, true, 16},
+    [DT_Q4_K] = {"Q4_K", 256, 144, true, 32},
+    [DT_Q5_K] = {"Q5_K", 256, 176, true, 32},
+    [DT_Q6_K] = {"Q6_K", 256, 210, true, 16},
+    [DT_IQ4_NL] = {"IQ4_NL", 32, 18, true, 32},
+    [DT_IQ4_XS] = {"IQ4_XS", 256, 136, true, 16},
+    [DT_IQ2_XXS] = {"IQ2_XXS", 256, 66, true, 32},
+    [DT_IQ2_XS] = {"IQ2_XS", 256, 74, true, 16},
+    [DT_IQ2_S] = {"IQ2_S", 256, 82, true, 16},
+    [DT_IQ3_XXS] = {"IQ3_XXS", 256, 98, true, 32},
+    [DT_IQ3_S] = {"IQ3_S", 256, 110, true, 32},
+    [DT_IQ1_S] = {"IQ1_S", 256, 50, true, 32},
+    [DT_IQ1_M] = {"IQ1_M", 256, 56, true, 16},
+    [DT_TQ1_0] = {"TQ1_0", 256, 54, true, 32},
+    [DT_TQ2_0] = {"TQ2_0", 256, 66, true, 32},
+    [DT_MXFP4] = {"MXFP4", 32, 17, true, 32},
+    [DT_Q8] = {"q8", 128, 130, true, 128},
+    [DT_Q4] = {"q4", 32, 18, true, 32},
 };
 
 /* Spellings that differ from `name`; types that only our own code makes are in neither list. */
@@ -34,9 +58,12 @@ static const struct {
     uint32_t type;
     enum dtype dtype;
 } gguf_types[] = {
-    {0, DT_F32},  {1, DT_F16},   {2, DT_Q4_0},  {3, DT_Q4_1},  {6, DT_Q5_0},  {7, DT_Q5_1},
-    {8, DT_Q8_0}, {10, DT_Q2_K}, {11, DT_Q3_K}, {12, DT_Q4_K}, {13, DT_Q5_K}, {14, DT_Q6_K},
-    {24, DT_I8},  {25, DT_I16},  {26, DT_I32},  {27, DT_I64},  {28, DT_F64},  {30, DT_BF16},
+    {0, DT_F32},      {1, DT_F16},    {2, DT_Q4_0},    {3, DT_Q4_1},     {6, DT_Q5_0},
+    {7, DT_Q5_1},     {8, DT_Q8_0},   {10, DT_Q2_K},   {11, DT_Q3_K},    {12, DT_Q4_K},
+    {13, DT_Q5_K},    {14, DT_Q6_K},  {24, DT_I8},     {25, DT_I16},     {26, DT_I32},
+    {27, DT_I64},     {28, DT_F64},   {30, DT_BF16},   {16, DT_IQ2_XXS}, {17, DT_IQ2_XS},
+    {18, DT_IQ3_XXS}, {19, DT_IQ1_S}, {20, DT_IQ4_NL}, {21, DT_IQ3_S},   {22, DT_IQ2_S},
+    {23, DT_IQ4_XS},  {29, DT_IQ1_M}, {34, DT_TQ1_0},  {35, DT_TQ2_0},   {39, DT_MXFP4},
 };
 
 const struct dtype_info *dtype_info(enum dtype dtype) {

@@ -31,6 +31,18 @@ enum dtype {
     DT_Q4_K,
     DT_Q5_K,
     DT_Q6_K,
+    DT_IQ4_NL,  // and from here in quant_iq.c
+    DT_IQ4_XS,
+    DT_IQ2_XXS,
+    DT_IQ2_XS,
+    DT_IQ2_S,
+    DT_IQ3_XXS,
+    DT_IQ3_S,
+    DT_IQ1_S,
+    DT_IQ1_M,
+    DT_TQ1_0,
+    DT_TQ2_0,
+    DT_MXFP4,
     DT_Q8,  // ours: --quant q8, groups of 128, fp16 scales
     DT_Q4,  // ours: --quant q4, groups of 32, fp16 scales
     DT_COUNT

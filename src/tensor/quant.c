@@ -13,6 +13,7 @@
  *   Q4_K  d:f16 dmin:f16 s[12] q[128]                   8 groups of 32: 6-bit scale and min
  *   Q5_K  d:f16 dmin:f16 s[12] h[32] q[128]             as Q4_K with a fifth bit
  *   Q6_K  l[128] h[64] s[16]:i8 d:f16                   16 groups of 16: q = 6 bits - 32
+ *   IQ, TQ, MXFP4                                        in quant_iq.c
  *   q8    d:f16  q[128]:i8                              ours
  *   q4    d:f16  n[16]                                  ours: as Q4_0, codes -7..7
  *
@@ -26,6 +27,8 @@
  *   minimum      m * qsum:            Q2_K 15*16*A = 7.8e6;    Q4_K, Q5_K 63*32*A = 6.6e7
  */
 #include "quant.h"
+
+#include "quant_iq.h"
 
 #include <assert.h>
 #include <math.h>
@@ -230,12 +233,18 @@ static const struct {
     void (*decode)(const unsigned char *at, struct quant_block *out);
     bool has_minimum;
 } formats[DT_COUNT] = {
-    [DT_Q8_0] = {decode_q8_0, false}, [DT_Q4_0] = {decode_q4_0, false},
-    [DT_Q4_1] = {decode_q4_1, true},  [DT_Q5_0] = {decode_q5_0, false},
-    [DT_Q5_1] = {decode_q5_1, true},  [DT_Q2_K] = {decode_q2_k, true},
-    [DT_Q3_K] = {decode_q3_k, false}, [DT_Q4_K] = {decode_q4_k, true},
-    [DT_Q5_K] = {decode_q5_k, true},  [DT_Q6_K] = {decode_q6_k, false},
-    [DT_Q8] = {decode_q8, false},     [DT_Q4] = {decode_q4_0, false},
+    [DT_Q8_0] = {decode_q8_0, false},       [DT_Q4_0] = {decode_q4_0, false},
+    [DT_Q4_1] = {decode_q4_1, true},        [DT_Q5_0] = {decode_q5_0, false},
+    [DT_Q5_1] = {decode_q5_1, true},        [DT_Q2_K] = {decode_q2_k, true},
+    [DT_Q3_K] = {decode_q3_k, false},       [DT_Q4_K] = {decode_q4_k, true},
+    [DT_Q5_K] = {decode_q5_k, true},        [DT_Q6_K] = {decode_q6_k, false},
+    [DT_IQ4_NL] = {decode_iq4_nl, false},   [DT_IQ4_XS] = {decode_iq4_xs, false},
+    [DT_IQ2_XXS] = {decode_iq2_xxs, false}, [DT_IQ2_XS] = {decode_iq2_xs, false},
+    [DT_IQ2_S] = {decode_iq2_s, false},     [DT_IQ3_XXS] = {decode_iq3_xxs, false},
+    [DT_IQ3_S] = {decode_iq3_s, false},     [DT_IQ1_S] = {decode_iq1_s, false},
+    [DT_IQ1_M] = {decode_iq1_m, false},     [DT_TQ1_0] = {decode_tq1_0, false},
+    [DT_TQ2_0] = {decode_tq2_0, false},     [DT_MXFP4] = {decode_mxfp4, false},
+    [DT_Q8] = {decode_q8, false},           [DT_Q4] = {decode_q4_0, false},
 };
 
 bool quant_has_minimum(enum dtype dtype) {

@@ -29,6 +29,10 @@ void quant_decode(enum dtype dtype, const void *block, struct quant_block *out);
  * under --acts f32.  `n` is a multiple of the block. */
 void quant_to_f32(enum dtype dtype, const void *blocks, float *out, int64_t n);
 
+/* Whether any of `n` values is, or has a scale that is, a NaN or an infinity; reads only what can
+ * say so.  `n` is a multiple of the block. */
+bool quant_has_nonfinite(enum dtype dtype, const void *blocks, int64_t n);
+
 float f16_to_f32(uint16_t half);   // exact
 uint16_t f32_to_f16(float value);  // nearest even; overflow to infinity
 float bf16_to_f32(uint16_t half);  // exact

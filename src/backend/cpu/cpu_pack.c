@@ -11,7 +11,7 @@
  *   4-bit codes   [k/8][16][4 bytes]: the lane's lower half holds k0 k2 k4 k6 in its nibbles, from
  *                 the lowest, the upper half k1 k3 k5 k7; plus 8 in formats without minima
  *
- * Codes go with f16 d [blocks][16], f16 offset [blocks][16] (bias, or -dmin), i8 sub-scale
+ * Codes go with d [blocks][16] and offset [blocks][16] (bias, or -dmin), f16 or f32, i8 sub-scale
  * [groups][16] and u8 minimum [groups][16].  Q5 and Q6 formats take 8 bits a code, Q2 and Q3 take
  * 4.
  */
@@ -43,8 +43,9 @@ struct dot_panel cpu_panel(const struct cpu_weight *w, int32_t panel) {
     size_t group = (size_t)panel * (size_t)w->n_groups * PANEL_ROWS;
     size_t block = (size_t)panel * (size_t)w->n_blocks * PANEL_ROWS;
     p.exponent = w->first.exponent != NULL ? w->first.exponent + group : NULL;
-    p.d = w->first.d != NULL ? w->first.d + block : NULL;
-    p.offset = w->first.offset != NULL ? w->first.offset + block : NULL;
+    block *= w->shape.is_f32 ? sizeof(float) : sizeof(uint16_t);
+    p.d = w->first.d != NULL ? (const unsigned char *)w->first.d + block : NULL;
+    p.offset = w->first.offset != NULL ? (const unsigned char *)w->first.offset + block : NULL;
     p.sub = w->first.sub != NULL ? w->first.sub + group : NULL;
     p.min = w->first.min != NULL ? w->first.min + group : NULL;
     return p;
@@ -105,6 +106,14 @@ static void put_codes(const struct cpu_weight *packed, uint8_t *codes, int32_t l
     }
 }
 
+static void put_scale(const struct cpu_weight *packed, const void *scales, size_t at, float scale) {
+    if (packed->shape.is_f32) {
+        ((float *)(uintptr_t)scales)[at] = scale;
+    } else {
+        ((uint16_t *)(uintptr_t)scales)[at] = f32_to_f16(scale);
+    }
+}
+
 static void pack_int_row(const struct pack_job *job, const struct dot_panel *panel, int32_t lane,
                          const unsigned char *row) {
     const struct cpu_weight *packed = job->packed;
@@ -117,9 +126,9 @@ static void pack_int_row(const struct pack_job *job, const struct dot_panel *pan
         put_codes(packed, (uint8_t *)(uintptr_t)panel->codes, lane, b * info->block_values,
                   block.code, info->block_values);
         size_t at = (size_t)b * PANEL_ROWS + (size_t)lane;
-        ((uint16_t *)(uintptr_t)panel->d)[at] = f32_to_f16(block.d);
+        put_scale(packed, panel->d, at, block.d);
         if (panel->offset != NULL) {
-            ((uint16_t *)(uintptr_t)panel->offset)[at] = f32_to_f16(-block.dmin);
+            put_scale(packed, panel->offset, at, -block.dmin);
         }
         for (int32_t g = 0; g < n_groups; g++) {
             size_t group_at = (size_t)(b * n_groups + g) * PANEL_ROWS + (size_t)lane;
@@ -192,14 +201,20 @@ static void plan_a2(struct cpu_weight *packed, const struct weight *weight) {
 static void plan_int(struct cpu_weight *packed, const struct weight *weight) {
     static const struct {
         enum dot_scales scales;
-        bool is_4bit;
+        bool is_4bit, has_f32;  // scales that no f16 holds
     } plans[DT_COUNT] = {
-        [DT_Q8_0] = {SCALES_PLAIN, false},   [DT_Q4_0] = {SCALES_PLAIN, true},
-        [DT_Q4_1] = {SCALES_BIAS, true},     [DT_Q5_0] = {SCALES_PLAIN, false},
-        [DT_Q5_1] = {SCALES_BIAS, false},    [DT_Q2_K] = {SCALES_SUB_MIN, true},
-        [DT_Q3_K] = {SCALES_SUB, true},      [DT_Q4_K] = {SCALES_SUB_MIN, true},
-        [DT_Q5_K] = {SCALES_SUB_MIN, false}, [DT_Q6_K] = {SCALES_SUB, false},
-        [DT_Q8] = {SCALES_PLAIN, false},     [DT_Q4] = {SCALES_PLAIN, true},
+        [DT_Q8_0] = {SCALES_PLAIN, false, false},   [DT_Q4_0] = {SCALES_PLAIN, true, false},
+        [DT_Q4_1] = {SCALES_BIAS, true, false},     [DT_Q5_0] = {SCALES_PLAIN, false, false},
+        [DT_Q5_1] = {SCALES_BIAS, false, false},    [DT_Q2_K] = {SCALES_SUB_MIN, true, false},
+        [DT_Q3_K] = {SCALES_SUB, true, false},      [DT_Q4_K] = {SCALES_SUB_MIN, true, false},
+        [DT_Q5_K] = {SCALES_SUB_MIN, false, false}, [DT_Q6_K] = {SCALES_SUB, false, false},
+        [DT_IQ4_NL] = {SCALES_PLAIN, false, false}, [DT_IQ4_XS] = {SCALES_SUB, false, false},
+        [DT_IQ2_XXS] = {SCALES_SUB, false, true},   [DT_IQ2_XS] = {SCALES_SUB, false, true},
+        [DT_IQ2_S] = {SCALES_SUB, false, true},     [DT_IQ3_XXS] = {SCALES_SUB, false, true},
+        [DT_IQ3_S] = {SCALES_SUB, false, false},    [DT_IQ1_S] = {SCALES_SUB, false, true},
+        [DT_IQ1_M] = {SCALES_SUB, false, true},     [DT_TQ1_0] = {SCALES_PLAIN, true, false},
+        [DT_TQ2_0] = {SCALES_PLAIN, true, false},   [DT_MXFP4] = {SCALES_PLAIN, false, true},
+        [DT_Q8] = {SCALES_PLAIN, false, false},     [DT_Q4] = {SCALES_PLAIN, true, false},
     };
     const struct dtype_info *info = dtype_info(weight->t.dtype);
     int32_t groups_per_block = info->block_values / info->group;
@@ -207,6 +222,7 @@ static void plan_int(struct cpu_weight *packed, const struct weight *weight) {
     packed->form = FORM_INT;
     packed->scales = plans[weight->t.dtype].scales;
     packed->is_4bit = plans[weight->t.dtype].is_4bit;
+    packed->shape.is_f32 = plans[weight->t.dtype].has_f32;
     packed->k = weight->t.stride;
     packed->panel_size = (size_t)packed->k * PANEL_ROWS / (packed->is_4bit ? 2 : 1);
     packed->n_groups = packed->k / info->group;
@@ -228,9 +244,10 @@ static void carve_panels(struct cpu_weight *packed, struct cpu_carver *carver) {
     if (packed->form == FORM_A2) {
         packed->first.exponent = cpu_carve(carver, per_group);
     } else if (packed->form == FORM_INT) {
-        packed->first.d = cpu_carve(carver, per_block * 2);
+        size_t scale_size = packed->shape.is_f32 ? sizeof(float) : sizeof(uint16_t);
+        packed->first.d = cpu_carve(carver, per_block * scale_size);
         if (packed->scales == SCALES_BIAS || packed->scales == SCALES_SUB_MIN) {
-            packed->first.offset = cpu_carve(carver, per_block * 2);
+            packed->first.offset = cpu_carve(carver, per_block * scale_size);
         }
         if (packed->scales == SCALES_SUB || packed->scales == SCALES_SUB_MIN) {
             packed->first.sub = cpu_carve(carver, per_group);

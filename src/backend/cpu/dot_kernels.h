@@ -189,6 +189,10 @@ VEC void dot_group(const int bits, const int n_rows, struct vi *isum, const uint
     }
 }
 
+VEC struct vf load_scale(const void *at, int64_t i, bool is_f32) {
+    return is_f32 ? v_load((const float *)at + i) : v_load_f16((const uint16_t *)at + i);
+}
+
 VEC void dot_int(const int bits, const enum dot_scales scales, const int n_rows, float *out,
                  const struct dot_panel *panel, const struct dot_rows *rows,
                  const struct dot_shape *shape) {
@@ -209,8 +213,8 @@ VEC void dot_int(const int bits, const enum dot_scales scales, const int n_rows,
                       g, shape->group, bits == 4 && !has_offset);
             if ((g & block_mask) == 0) {  // segments begin with a block
                 int64_t block = (int64_t)(g >> shape->block_shift) * PANEL_ROWS;
-                d = v_load_f16(panel->d + block);
-                offset = has_offset ? v_load_f16(panel->offset + block) : offset;
+                d = load_scale(panel->d, block, shape->is_f32);
+                offset = has_offset ? load_scale(panel->offset, block, shape->is_f32) : offset;
             }
             const float *scale = rows->scale + g, *sum = rows->sum + g;
             struct vi sub = has_sub ? vi_load_i8(panel->sub + (int64_t)g * PANEL_ROWS) : vi_zero();

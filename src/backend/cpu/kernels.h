@@ -30,8 +30,8 @@ enum dot_float { DOT_F32, DOT_BF16, DOT_F16, DOT_FLOAT_COUNT };
 struct dot_panel {
     const void *codes;
     const uint8_t *exponent;  // [groups][16] (A2)
-    const uint16_t *d;        // [blocks][16] f16
-    const uint16_t *offset;   // [blocks][16] f16: bias, or -dmin
+    const void *d;            // [blocks][16] f16, or f32
+    const void *offset;       // the same: bias, or -dmin
     const int8_t *sub;        // [groups][16]
     const uint8_t *min;       // [groups][16]
 };
@@ -50,6 +50,7 @@ struct dot_rows {
 struct dot_shape {
     int32_t group;            // values
     int32_t block_shift;      // log2 of the groups that share d
+    bool is_f32;              // d and offset are; else f16
     const int32_t *segments;  // [9] first group of each segment, then the end
 };
 
