@@ -4,6 +4,7 @@
 #include "limits.h"
 #include "reply.h"
 #include "test.h"
+#include "utf8.h"
 
 #include <stdlib.h>
 
@@ -33,12 +34,10 @@ static void on_part(void *user, const struct reply_part *part) {
     parts->call = part->call;
 }
 
-/* The parts of `text`, given as pieces that end at `cuts`, or byte by byte. */
-static void split(struct buffer *out, const struct json *one, const struct json *tools,
-                  size_t cut) {
+/* The parts of the text, given in two pieces, or byte by byte when the cut lies behind its end. */
+static void split_text(struct buffer *out, const struct json *one, const struct json *tools,
+                       const char *text, size_t size, size_t cut) {
     struct parts parts = {.is_open = false};
-    const struct json *text = json_get(one, "text");
-    size_t size = json_text_size(text);
     struct reply_options options = {
         .format = reply_format_named(json_text(json_get(one, "format"), "")),
         .tools = json_bool(json_get(one, "tools"), true) ? tools : NULL,
@@ -51,16 +50,22 @@ static void split(struct buffer *out, const struct json *one, const struct json 
     buffer_text(&parts.text, "");
     struct reply *reply = reply_open(&options);
     if (cut <= size) {
-        reply_push(reply, json_text(text, ""), cut);
-        reply_push(reply, json_text(text, "") + cut, size - cut);
+        reply_push(reply, text, cut);
+        reply_push(reply, text + cut, size - cut);
     } else {
         for (size_t i = 0; i < size; i++) {
-            reply_push(reply, json_text(text, "") + i, 1);
+            reply_push(reply, text + i, 1);
         }
     }
     reply_finish(reply);
     reply_close(reply);
     *out = parts.text;
+}
+
+static void split(struct buffer *out, const struct json *one, const struct json *tools,
+                  size_t cut) {
+    const struct json *text = json_get(one, "text");
+    split_text(out, one, tools, json_text(text, ""), json_text_size(text), cut);
 }
 
 static void wanted(struct buffer *out, const struct json *one) {
@@ -135,6 +140,77 @@ TEST(parts_do_not_depend_on_where_the_text_is_cut) {
 }
 END
 
+    /* The arguments of calls that ended are JSON objects. */
+    static void
+    check_arguments(const char *name, const char *parts) {
+    static const char begin[] = "\narguments ";
+    for (const char *at = strstr(parts, begin); at != NULL; at = strstr(at, begin)) {
+        at += strlen(begin);
+        const char *end = strchr(at, '\n');  // compact JSON has no line breaks
+        if (end == NULL || strncmp(end, "\nend ", 5) != 0) {
+            continue;
+        }
+        struct json *json = NULL;
+        struct error err = {0};
+        bool is_object =
+            json_parse(&json, at, (size_t)(end - at), "arguments", &err) == STATUS_OK &&
+            json_kind(json) == JSON_KIND_OBJECT;
+        ck_assert_msg(is_object, "%s: %s in%s", name, err.text, parts);
+        json_close(json);
+    }
+}
+
+/* A byte goes, comes twice, becomes another, or a run of bytes is moved. */
+static void damage(char *text, size_t *size, uint32_t *seed) {
+    static const char bytes[] = "{}[]\"\\:,<>|=/ \n\tna1";
+    size_t n = *size;
+    *seed = *seed * 1664525 + 1013904223;
+    size_t at = (*seed >> 8) % n, kind = (*seed >> 4) % 4, length = 1 + (*seed >> 20) % 12;
+    length = at + length <= n ? length : n - at;
+    if (kind == 0) {
+        memmove(text + at, text + at + length, n - at - length);
+        *size = n - length;
+    } else if (kind == 1) {
+        memmove(text + at + length, text + at, n - at);
+        *size = n + length;
+    } else {
+        text[at] = bytes[(*seed >> 12) % (sizeof bytes - 1)];
+    }
+    *size = *size > 0 ? *size : 1;
+}
+
+static void check_damaged(const struct json *one, const struct json *tools) {
+    const struct json *text = json_get(one, "text");
+    const char *name = json_text(json_get(one, "name"), "");
+    size_t size = json_text_size(text), n = size;
+    char *copy = malloc(2 * size + 1000);
+    uint32_t seed = 1;
+    CHECK(copy != NULL);
+    for (int round = 0; round < 120; round++) {
+        struct buffer whole, got;
+        if (round % 3 == 0) {
+            n = size;
+            memcpy(copy, json_text(text, ""), size);
+        }
+        damage(copy, &n, &seed);
+        split_text(&whole, one, tools, copy, n, 0);
+        split_text(&got, one, tools, copy, n, round % 2 == 0 ? seed % (n + 1) : n + 1);
+        ck_assert_msg(strcmp(got.data, whole.data) == 0, "%s, round %d: got%s\nwanted%s", name,
+                      round, got.data, whole.data);
+        if (utf8_is_valid(copy, n)) {  // as the engine's text always is
+            check_arguments(name, whole.data);
+        }
+        buffer_free(&whole);
+        buffer_free(&got);
+    }
+    free(copy);
+}
+
+TEST(damaged_replies_give_the_same_parts_however_cut_and_whole_arguments) {
+    CHECK(each_case(check_damaged) > 60);
+}
+END
+
 TEST(formats_are_found_by_what_the_template_holds) {
     static const char *const pairs[][2] = {
         {"{{ '<tool_call>\\n<function=' + name }} <parameter=", "qwen_xml"},
@@ -199,5 +275,6 @@ TEST(forced_beginnings_are_calls_of_that_format) {
 END
 
 SUITE(reply, 60, replies_become_the_parts_their_format_says,
-      parts_do_not_depend_on_where_the_text_is_cut, formats_are_found_by_what_the_template_holds,
-      forced_beginnings_are_calls_of_that_format)
+      parts_do_not_depend_on_where_the_text_is_cut,
+      damaged_replies_give_the_same_parts_however_cut_and_whole_arguments,
+      formats_are_found_by_what_the_template_holds, forced_beginnings_are_calls_of_that_format)

@@ -196,8 +196,10 @@ static bool in_content(struct reply *r) {
     return true;
 }
 
-/* It was no call: what was read of it is text again. */
+/* It was no call: what was read of it is text again, its first byte in any case, so that it is not
+ * taken for a call once more. */
 static void lose_call(struct reply *r, size_t size) {
+    size = size > 0 ? size : 1;
     if (r->is_begun) {
         reply_emit(r, REPLY_CONTENT, r->spaces.data, r->spaces.size);
         buffer_clear(&r->spaces);
@@ -205,7 +207,6 @@ static void lose_call(struct reply *r, size_t size) {
     } else {
         emit_content(r, r->text.data, size);
     }
-    assert(size > 0);
     buffer_drop(&r->text, size);
     r->is_list = false;
     r->state = REPLY_IN_CONTENT;
