@@ -19,6 +19,7 @@ enum args_group {
     ARGS_BENCH = 1 << 8,
     ARGS_INFO = 1 << 9,
     ARGS_CERTIFY = 1 << 10,
+    ARGS_BASELINE = 1 << 11,
 };
 
 enum { ARGS_POSITIONAL_MAX = 4, ARGS_LIST_MAX = LIMIT_STOPS };

@@ -50,7 +50,11 @@ static enum status check_family(const struct json *config, const char *repo, str
 }
 
 enum status verb_model_path(const struct args *args, char **out, struct error *err) {
-    const char *reference = args->n_positional > 0 ? args->positional[0] : HUB_DEFAULT_MODEL;
+    return verb_model_path_at(args, 0, out, err);
+}
+
+enum status verb_model_path_at(const struct args *args, int32_t at, char **out, struct error *err) {
+    const char *reference = args->n_positional > at ? args->positional[at] : HUB_DEFAULT_MODEL;
     struct progress progress = {0};
     struct hub_options options = {show_progress, &progress, check_family};
     return hub_resolve(reference, &options, out, err);

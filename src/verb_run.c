@@ -2,6 +2,7 @@
 #include "chat.h"
 #include "file.h"
 #include "receipt.h"
+#include "transcript.h"
 #include "verbs.h"
 
 #include <stdio.h>
@@ -63,15 +64,6 @@ struct reply {
     struct timings timings;
 };
 
-static void put_ids(struct json_writer *w, const char *key, const struct token_ids *ids) {
-    json_put_key(w, key);
-    json_open_array(w);
-    for (int32_t i = 0; i < ids->n; i++) {
-        json_put_int(w, ids->at[i]);
-    }
-    json_close_array(w);
-}
-
 static void print_json(const struct chat *chat, const struct reply *reply) {
     struct buffer out;
     buffer_init(&out, LIMIT_BODY_BYTES);
@@ -79,8 +71,8 @@ static void print_json(const struct chat *chat, const struct reply *reply) {
     json_open_object(&w);
     json_put_key(&w, "text");
     json_put_bytes(&w, reply->text.data != NULL ? reply->text.data : "", reply->text.size);
-    put_ids(&w, "prompt_ids", reply->prompt);
-    put_ids(&w, "tokens", &reply->ids);
+    transcript_put_ids(&w, "prompt_ids", reply->prompt->at, reply->prompt->n);
+    transcript_put_ids(&w, "tokens", reply->ids.at, reply->ids.n);
     json_pair_string(&w, "finish_reason", finish_name(reply->receipt.finish));
     json_put_key(&w, "usage");
     json_open_object(&w);

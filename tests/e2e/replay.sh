@@ -1,6 +1,6 @@
 #!/bin/sh
 # replay.sh - a reply of `run --json`, drafted and with a sampler, is replayed on other instruction
-# sets and thread counts; a transcript with one thing changed is not.
+# sets and thread counts; a transcript with one thing changed is not.  The same for baselines.
 set -u
 cd "$(dirname "$0")/../.."
 export SELFSAME_HOME=build/home
@@ -42,5 +42,17 @@ sed 's/"tokens":\[[0-9]*/"tokens":[7/' "$folder/reply.json" >"$folder/tokens.jso
 check 1 'another token' "$selfsame" replay "$folder/tokens.json" "$model"
 check 1 'another model' "$selfsame" replay "$folder/reply.json" "$model" --quant q8
 check 3 'no transcript' "$selfsame" replay tests/data/family/qwen3_5/config.json "$model"
+# a baseline: recorded alone and undrafted, checked all at once and drafted
+llama=tests/data/family/llama
+echo '["one two one two one", "and then", "three"]' >"$folder/prompts.json"
+check 0 'record' "$selfsame" baseline record "$folder/base.json" "$llama" \
+    --prompts "$folder/prompts.json" --max-tokens 24
+check 0 'check' "$selfsame" baseline check "$folder/base.json" "$llama"
+check 0 'check elsewhere' "$selfsame" baseline check "$folder/base.json" "$llama" --isa scalar
+check 1 'check another model' "$selfsame" baseline check "$folder/base.json" "$llama" --acts f32
+sed 's/"tokens":\[[0-9]*/"tokens":[7/' "$folder/base.json" >"$folder/other.json"
+check 1 'check other tokens' "$selfsame" baseline check "$folder/other.json" "$llama"
+grep -q '0 differs at token 0' "$folder/out" || failed=$((failed + 1))
+check 3 'check no baseline' "$selfsame" baseline check "$folder/prompts.json" "$llama"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
