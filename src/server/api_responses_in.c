@@ -320,6 +320,10 @@ static void put_tool_choice(struct translation *t) {
 static void put_settings(struct translation *t) {
     const struct json *format = json_get(json_get(t->body, "text"), "format");
     const struct json *truncation = json_get(t->body, "truncation");
+    const struct json *most = json_get(t->body, "max_output_tokens");
+    if (!json_is_absent(most) && json_int(most, 0) < 1) {
+        translate_fail(t, "max_output_tokens", STATUS_BAD_INPUT, "wants a whole number, 1 or more");
+    }
     translate_copy(t, "reasoning_effort", json_get(json_get(t->body, "reasoning"), "effort"));
     if (!json_is_absent(format) && !json_is_type(format, "text")) {
         translate_fail(t, "text.format", STATUS_UNSUPPORTED,

@@ -204,6 +204,6 @@ def errors(client, ask, base):
         {"type": "input_image", "image_url": "data:"}]}]))
     refused("responses: item", bad, "item_reference", lambda: ask([{"type": "item_reference", "id": "x"}]))
     refused("responses: empty", bad, "input", lambda: ask([]))
-    refused("responses: max_output_tokens", bad, "max_tokens", lambda: ask("hi", max_output_tokens=0))
+    refused("responses: max_output_tokens", bad, "max_output_tokens", lambda: ask("hi", max_output_tokens=0))
     refused("responses: previous", bad, "previous_response_id",
             lambda: ask("hi", previous_response_id="resp_nope"))
