@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -21,6 +22,7 @@
 
 enum {
     CONNECTIONS_MAX = 1024,
+    FILES_SPARE = 64,  // descriptors that are no connections
     STREAM_BLOCK = 16 << 10,
     SEND_BUFFER = 128 << 10,  // of a connection in the kernel: what a slow reader may hold there
     HEADERS_MAX = 8,          // that an answer may add
@@ -367,6 +369,23 @@ static int32_t port_of(int fd) {
                : 0;
 }
 
+/* As many as there are descriptors for: a listener that cannot accept would ask again and again. */
+static unsigned connections_max(void) {
+    const rlim_t wanted = CONNECTIONS_MAX + FILES_SPARE;
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) {
+        return CONNECTIONS_MAX;
+    }
+    if (files.rlim_cur < wanted) {
+        files.rlim_cur = files.rlim_max < wanted ? files.rlim_max : wanted;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+        (void)getrlimit(RLIMIT_NOFILE, &files);
+    }
+    return files.rlim_cur >= wanted           ? CONNECTIONS_MAX
+           : files.rlim_cur > FILES_SPARE + 1 ? (unsigned)files.rlim_cur - FILES_SPARE
+                                              : 1;
+}
+
 enum status http_open(struct http_server **out, const struct http_options *options,
                       const struct http_handlers *handlers, struct error *err) {
     int fd = -1;
@@ -384,7 +403,7 @@ enum status http_open(struct http_server **out, const struct http_options *optio
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
             MHD_USE_ITC,
         0, NULL, NULL, on_request, server, MHD_OPTION_LISTEN_SOCKET, (MHD_socket)fd,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        MHD_OPTION_CONNECTION_LIMIT, connections_max(), MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)server->timeout_s, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, NULL, MHD_OPTION_STRICT_FOR_CLIENT, 1,
         MHD_OPTION_END);

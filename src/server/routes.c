@@ -384,6 +384,9 @@ static bool answer_preflight(struct http_exchange *x) {
     http_add_header(x, "Access-Control-Allow-Headers",
                     "authorization, content-type, x-api-key, anthropic-version, anthropic-beta");
     http_add_header(x, "Access-Control-Max-Age", "600");
+    if (http_header(x, "Access-Control-Request-Private-Network") != NULL) {
+        http_add_header(x, "Access-Control-Allow-Private-Network", "true");
+    }
     http_reply(x, 204, "text/plain", "", 0);
     return false;
 }

@@ -5,10 +5,12 @@
 #include "notify.h"
 #include "routes.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { STOP_MS = 2000 };  // for the last words of replies that are cut
 
@@ -70,11 +72,40 @@ static void print_banner(const struct server *server, const struct server_option
     fflush(stdout);
 }
 
-static enum status load(struct server *server, const char *path,
+/* A signal while the model loads ends the process there: nothing runs that could be lost. */
+struct load_watch {
+    pthread_t thread;
+    const char *socket_path;  // removed at the end, when there is one
+    bool is_over;             // atomic
+};
+
+static void *watch_load(void *user) {
+    const struct timespec step = {.tv_nsec = 50000000};
+    struct load_watch *watch = user;
+    sigset_t signals;
+    stop_signals(&signals);
+    while (!__atomic_load_n(&watch->is_over, __ATOMIC_RELAXED)) {
+        if (sigtimedwait(&signals, NULL, &step) > 0) {
+            if (watch->socket_path != NULL) {
+                unlink(watch->socket_path);
+            }
+            _exit(0);
+        }
+    }
+    return NULL;
+}
+
+static enum status load(struct server *server, const char *path, const char *socket_path,
                         const struct engine_options *options, struct error *err) {
     struct engine *engine = NULL;
+    struct load_watch watch = {.socket_path = socket_path};
+    bool is_watched = pthread_create(&watch.thread, NULL, watch_load, &watch) == 0;
     log_event(server->log, "load", path);
     enum status status = engine_open(&engine, path, options, err);
+    __atomic_store_n(&watch.is_over, true, __ATOMIC_RELAXED);
+    if (is_watched) {
+        pthread_join(watch.thread, NULL);
+    }
     if (status == STATUS_OK) {
         __atomic_store_n(&server->engine, engine, __ATOMIC_RELEASE);
     }
@@ -123,7 +154,7 @@ enum status server_run(const char *path, const struct engine_options *engine_opt
         status = http_open(&http, &listening, &handlers, err);
     }
     if (status == STATUS_OK) {
-        status = load(&server, path, engine_options, err);
+        status = load(&server, path, options->socket_path, engine_options, err);
     }
     if (status == STATUS_OK) {
         serve(&server, http, options);

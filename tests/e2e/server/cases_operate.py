@@ -12,6 +12,7 @@ import stat
 import subprocess
 import time
 
+import scripted_model
 from harness import case, check_stream, events, head, post_bytes, read_all, read_reply, wait_until
 
 TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
@@ -309,6 +310,20 @@ def STR_08_the_interval_may_be_none(start):
 
 
 @case
+def OPS_06_a_signal_while_the_model_loads_ends_it_there(start, folder):
+    slow, path = os.path.join(folder, "slow"), os.path.join(folder, "loading.sock")
+    scripted_model.write(slow, scripted_model.Script(), ffn=40000)  # 120 MB to read and convert
+    process = subprocess.Popen([start.program, "serve", slow, "--device", "cpu", "--socket", path],
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert wait_until(lambda: os.path.exists(path) or process.poll() is not None)
+    process.send_signal(signal.SIGTERM)
+    banner, _ = process.communicate(timeout=20)
+    shutil.rmtree(slow)
+    assert process.returncode == 0 and banner == "", "it ended before it was ready"
+    assert not os.path.exists(path)
+
+
+@case
 def OPS_07_a_unix_socket_serves_its_owner(start, folder):
     path = os.path.join(folder, "serve.sock")
     with start("real", "--socket", path) as server:
@@ -363,6 +378,29 @@ def OPS_08_the_unit_file_is_what_systemd_reads(folder):
             out.write(text.replace("/usr/local/bin/selfsame", "/bin/true"))
         checked = subprocess.run([tool, "verify", copy], capture_output=True, text=True, timeout=20)
         assert checked.returncode == 0 and "selfsame.service" not in checked.stderr, checked.stderr
+
+
+@case
+def OPS_09_more_connections_than_there_is_room_for_wait_and_cost_nothing(start):
+    with start("real", files=200) as server, contextlib.ExitStack() as stack:
+        first = stack.enter_context(server.connect())
+        held = [stack.enter_context(server.connect()) for _ in range(300)]
+        time.sleep(0.3)
+
+        def ticks():
+            with open(f"/proc/{server.process.pid}/stat") as stat_file:
+                fields = stat_file.read().rsplit(")", 1)[1].split()
+                return int(fields[11]) + int(fields[12])
+
+        before = ticks()
+        time.sleep(1)
+        assert ticks() - before < 10, "nobody turns in circles"
+        first.sendall(head("GET", "/health"))
+        assert first.recv(100).startswith(b"HTTP/1.1 200"), "those who are in are served"
+        for s in held[:250]:
+            s.close()
+        assert server.get("/health").status == 200, "and others when there is room again"
+        assert server.complete(prompt="x", max_tokens=1).status == 200
 
 
 @case

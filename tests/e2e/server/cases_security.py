@@ -58,7 +58,9 @@ def SEC_02_web_pages_are_shut_out_unless_their_origin_is_allowed(real, start):
         assert stream.headers[cors] == "https://app.example"
         before = server.request("OPTIONS", CHAT, headers={
             "Origin": "https://app.example", "Access-Control-Request-Method": "POST",
-            "Access-Control-Request-Headers": "authorization,content-type"})
+            "Access-Control-Request-Headers": "authorization,content-type",
+            "Access-Control-Request-Private-Network": "true"})
+        assert before.headers["Access-Control-Allow-Private-Network"] == "true"
         assert before.status == 204 and before.headers[cors] == "https://app.example"
         assert "authorization" in before.headers["Access-Control-Allow-Headers"]
         for origin in ("https://app.example.evil.example", "http://app.example", "https://app.example:444"):

@@ -1,6 +1,7 @@
 """cases_validate.py - what a request may hold: each refusal is a 4xx that names the field."""
 
 import json
+import random
 import time
 
 from harness import case, head, post_bytes, read_reply
@@ -264,3 +265,57 @@ def VAL_17_every_wrong_type_is_refused_by_the_name_of_its_field(real):
                                ("/apply-template", {}, "messages")):
         reply = real.post(route, body)
         assert reply.status == 400 and reply.error["param"] == param, (route, body, reply.body)
+
+
+NASTY = [None, True, False, 0, -1, 1, 2, 5, 1.5, -0.0, 1e308, -1e308, 1 << 31, -(1 << 31), 1 << 62, "", "x", "\0",
+         "\ufffd", "é" * 300, "{}", [], [[]], [None], [1], ["a"], [1, "a"], [{}], {}, {"a": 1}, {"type": "x"},
+         {"type": "text", "text": "hi"}, [{"type": "text", "text": 5}], {"type": "function", "function": {}},
+         [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+         [{"role": "user", "content": "hi"}], [{"role": "assistant", "tool_calls": [{}]}], [{"role": "tool"}],
+         {"type": "json_schema", "json_schema": {}}, {"include_usage": True}, {"5": -100}, {"5": {}}, "auto", "required"]
+FIELDS = ["messages", "prompt", "content", "tokens", "input", "system", "model", "max_tokens", "temperature", "top_p",
+          "top_k", "min_p", "n", "stop", "stop_sequences", "stream", "stream_options", "logprobs", "top_logprobs",
+          "logit_bias", "seed", "tools", "tool_choice", "response_format", "chat_template_kwargs", "echo", "suffix",
+          "best_of", "thinking", "metadata", "min_tokens", "stop_token_ids", "ignore_eos", "draft", "cache_salt",
+          "presence_penalty", "repetition_penalty", "parallel_tool_calls", "reasoning_effort", "add_generation_prompt",
+          "continue_final_message", "parse_special", "add_special", "max_completion_tokens", "modalities", "thread"]
+ROUTES = [CHAT, TEXT, "/v1/messages", "/v1/messages/count_tokens", "/v1/responses", "/tokenize", "/detokenize",
+          "/apply-template"]
+
+
+def spoiled(rng):
+    """A request that is right in most of its fields, or in few."""
+    body = {"max_tokens": 3, "messages": [{"role": "user", "content": "hi"}], "prompt": "hi", "content": "hi",
+            "tokens": [5], "input": "hi"}
+    for _ in range(rng.randint(0, 3)):
+        body[rng.choice(FIELDS)] = rng.choice(NASTY)
+    if rng.random() < 0.4:
+        message = {"role": "user", "content": "hi"}
+        message[rng.choice(["role", "content", "tool_calls", "name", "tool_call_id", "reasoning"])] = rng.choice(NASTY)
+        body["messages"] = [message, {"role": "user", "content": "hi"}]
+    return body
+
+
+@case
+def VAL_18_no_spoiled_request_ends_the_server_or_counts_as_its_fault(real):
+    rng, statuses = random.Random(18), {}
+    for i in range(3000):
+        route, body = rng.choice(ROUTES), spoiled(rng)
+        if route in (CHAT, TEXT):
+            own = {CHAT: ("prompt", "content", "tokens", "input"), TEXT: ("messages", "content", "tokens", "input")}
+            body = {k: v for k, v in body.items() if k not in own[route]}
+        if not isinstance(body.get("max_tokens"), int) or body["max_tokens"] > 50:
+            body["max_tokens"] = 3 if rng.random() < 0.9 else body.get("max_tokens")
+        data = json.dumps(body).encode()
+        if rng.random() < 0.2:  # a byte is lost, doubled or another
+            at = rng.randrange(len(data))
+            data = data[:at] + rng.choice([b"", data[at:at + 1] * 2, bytes([rng.randrange(256)])]) + data[at + 1:]
+        reply = real.post(route, data)
+        statuses[reply.status] = statuses.get(reply.status, 0) + 1
+        assert reply.status in (200, 400, 404), (route, data, reply.status, reply.body[:500])
+        if reply.headers["Content-Type"] != "text/event-stream":
+            assert reply.status == 200 or reply.error["message"], (route, data)
+            json.loads(reply.body.decode("utf-8"))
+        else:
+            assert b'"error"' not in reply.body
+    assert statuses[200] > 200 and statuses[400] > 200, statuses

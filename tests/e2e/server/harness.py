@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -38,12 +39,14 @@ class Reply:
 class Server:
     """A process that serves `model`; `flags` are added to its command line."""
 
-    def __init__(self, program, model, *flags, log=None, env=None):
+    def __init__(self, program, model, *flags, log=None, env=None, files=None):
         self.log = open(log, "w+") if log else subprocess.DEVNULL
         command = [program, "serve", model, "--device", "cpu"]
         where = [] if "--socket" in flags else ["--port", "0"]
         self.process = subprocess.Popen([*command, *where, *flags], stdout=subprocess.PIPE,
-                                        stderr=self.log, text=True, env={**os.environ, **(env or {})})
+                                        stderr=self.log, text=True, env={**os.environ, **(env or {})},
+                                        preexec_fn=files and (lambda: resource.setrlimit(
+                                            resource.RLIMIT_NOFILE, (files, files))))
         self.banner = self.process.stdout.readline()
         found = re.search(r"http://([^:/]+|\[[^]]+\]):(\d+)", self.banner)
         self.port = int(found.group(2)) if found else None

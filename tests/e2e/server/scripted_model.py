@@ -10,7 +10,7 @@ import json
 import os
 import struct
 
-DIM, HEADS, HEAD_DIM, FFN = 256, 4, 16, 32
+DIM, HEADS, HEAD_DIM = 256, 4, 16
 END, START = "<|end|>", "<|start|>"
 TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
 
@@ -57,7 +57,7 @@ def matrix(rows, columns, ones):
     return [rows, columns], bytes(values)
 
 
-def tensors_of(script):
+def tensors_of(script, ffn):
     n = len(script.vocab)
     own = {token: 1 + i for i, token in enumerate(script.successor)}
     assert len(own) < DIM, "a dimension for each scripted token"
@@ -75,9 +75,9 @@ def tensors_of(script):
         layer + "self_attn.k_proj.weight": matrix(HEAD_DIM, DIM, []),
         layer + "self_attn.v_proj.weight": matrix(HEAD_DIM, DIM, []),
         layer + "self_attn.o_proj.weight": matrix(DIM, HEADS * HEAD_DIM, []),
-        layer + "mlp.gate_proj.weight": matrix(FFN, DIM, []),
-        layer + "mlp.up_proj.weight": matrix(FFN, DIM, []),
-        layer + "mlp.down_proj.weight": matrix(DIM, FFN, []),
+        layer + "mlp.gate_proj.weight": matrix(ffn, DIM, []),
+        layer + "mlp.up_proj.weight": matrix(ffn, DIM, []),
+        layer + "mlp.down_proj.weight": matrix(DIM, ffn, []),
     }
 
 
@@ -97,13 +97,14 @@ def write_json(folder, name, value):
         json.dump(value, out)
 
 
-def write(folder, script, context=32768):
+def write(folder, script, context=32768, ffn=32):
+    """A wide `ffn` changes nothing but the time that loading takes."""
     os.makedirs(folder, exist_ok=True)
     end, start = script.vocab[END], script.vocab[START]
-    write_safetensors(os.path.join(folder, "model.safetensors"), tensors_of(script))
+    write_safetensors(os.path.join(folder, "model.safetensors"), tensors_of(script, ffn))
     write_json(folder, "config.json", {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama",
-        "vocab_size": len(script.vocab), "hidden_size": DIM, "intermediate_size": FFN,
+        "vocab_size": len(script.vocab), "hidden_size": DIM, "intermediate_size": ffn,
         "num_hidden_layers": 1, "num_attention_heads": HEADS, "num_key_value_heads": 1,
         "head_dim": HEAD_DIM, "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
         "max_position_embeddings": context, "tie_word_embeddings": False, "torch_dtype": "float32",
