@@ -55,7 +55,7 @@ def DET_01_fifty_streams_at_once_equal_themselves_alone(real, start):
 
 @case
 def STR_12_a_slow_reader_costs_little_memory_and_stops_nobody(start):
-    with start("scripted", "--timeout", "4") as server:
+    with start("scripted", "--timeout", "5") as server:
         endless = {"prompt": "Z", "max_tokens": 32000, "stream": True, "draft": False}
         assert server.complete(prompt="Z", max_tokens=3000).status == 200
         memory = server.memory_kib()
@@ -83,7 +83,7 @@ def STR_12_a_slow_reader_costs_little_memory_and_stops_nobody(start):
 
 @case
 def STR_12_a_reader_that_pauses_gets_the_whole_reply(start):
-    body = {"prompt": "Z", "max_tokens": 12000, "stream": True}
+    body = {"prompt": "Z", "max_tokens": 8000, "stream": True}
     with start("scripted", "--timeout", "20") as server:
         wanted = receipt_of(server, body)
         with server.connect(60, receive_buffer=4096) as s:

