@@ -26,6 +26,7 @@ enum {
     STREAM_BLOCK = 16 << 10,
     SEND_BUFFER = 128 << 10,  // of a connection in the kernel: what a slow reader may hold there
     HEADERS_MAX = 8,          // that an answer may add
+    DISCARD_MAX = 1 << 20,    // bytes of a refused body that are read before the answer
 };
 
 struct http_server {
@@ -44,6 +45,9 @@ struct exchange {
     const char *headers[HEADERS_MAX][2];
     int32_t n_headers;
     bool is_too_large, is_counted;
+    bool reads_on;                  // an answer now waits until the body is read and thrown away
+    struct MHD_Response *deferred;  // that answer
+    size_t n_discarded;
 };
 
 static struct exchange *exchange_of(struct http_exchange *x) {
@@ -96,6 +100,7 @@ int32_t http_header_count(const struct http_exchange *x, const char *name) {
 void http_add_header(struct http_exchange *x, const char *name, const char *value) {
     struct exchange *e = exchange_of(x);
     assert(e->n_headers < HEADERS_MAX);
+    e->reads_on = e->reads_on && strcasecmp(name, MHD_HTTP_HEADER_CONNECTION) != 0;
     e->headers[e->n_headers][0] = name;
     e->headers[e->n_headers++][1] = value;
 }
@@ -123,6 +128,10 @@ static void queue_reply(struct http_exchange *x, int code, const char *content_t
         MHD_add_response_header(response, e->headers[i][0], e->headers[i][1]);
     }
     MHD_add_response_header(response, "x-request-id", x->request_id);
+    if (e->reads_on) {
+        e->deferred = response;
+        return;
+    }
     MHD_queue_response(x->connection, (unsigned)code, response);
     MHD_destroy_response(response);
 }
@@ -208,10 +217,37 @@ static struct exchange *exchange_open(struct http_server *server, struct MHD_Con
     return e;
 }
 
+/* May a refusal wait for the end of the body?  Who answers earlier must close, with the client
+ * still writing, and its system may then throw the answer away.  Not when much is coming, nor when
+ * the client waits for word before it sends (Expect). */
+static bool reads_on(const struct http_exchange *x) {
+    const char *length = http_header(x, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    bool is_chunked = http_header(x, MHD_HTTP_HEADER_TRANSFER_ENCODING) != NULL;
+    bool is_short = length != NULL && strtoull(length, NULL, 10) <= DISCARD_MAX;
+    return http_header(x, MHD_HTTP_HEADER_EXPECT) == NULL && is_chunked != is_short &&
+           (is_chunked || strtoull(length, NULL, 10) > 0);
+}
+
+static enum MHD_Result discard(struct exchange *e, size_t *upload_size) {
+    if (*upload_size > 0) {
+        e->n_discarded += *upload_size;
+        *upload_size = 0;
+        return e->n_discarded <= DISCARD_MAX ? MHD_YES : MHD_NO;
+    }
+    enum MHD_Result result =
+        MHD_queue_response(e->x.connection, (unsigned)e->x.status, e->deferred);
+    MHD_destroy_response(e->deferred);
+    e->deferred = NULL;
+    return result;
+}
+
 static enum MHD_Result begin(struct http_server *server, struct exchange *e) {
     size_t body_max = 0;
     const char *length = http_header(&e->x, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    if (!server->handlers.begin(server->handlers.user, &e->x, &body_max)) {
+    e->reads_on = reads_on(&e->x);
+    bool is_wanted = server->handlers.begin(server->handlers.user, &e->x, &body_max);
+    e->reads_on = false;
+    if (!is_wanted) {
         return e->x.is_answered ? MHD_YES : MHD_NO;
     }
     buffer_init(&e->body, body_max > 0 ? body_max : 1);
@@ -230,6 +266,9 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
     if (e == NULL) {
         *kept = e = exchange_open(server, connection, url, method);
         return begin(server, e);
+    }
+    if (e->deferred != NULL) {
+        return discard(e, upload_size);
     }
     if (e->x.is_answered) {
         *upload_size = 0;
@@ -259,6 +298,9 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **k
         bool is_whole = code == MHD_REQUEST_TERMINATED_COMPLETED_OK;
         server->handlers.done(server->handlers.user, &e->x, is_whole);
         __atomic_sub_fetch(&server->n_answering, e->is_counted, __ATOMIC_RELAXED);
+        if (e->deferred != NULL) {
+            MHD_destroy_response(e->deferred);
+        }
         buffer_free(&e->body);
         arena_free(&e->x.arena);
         free(e);

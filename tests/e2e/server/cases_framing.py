@@ -87,6 +87,27 @@ def SEC_06_a_body_that_never_ends_is_cut_at_the_limit(real):
 
 
 @case
+def SEC_06_a_refusal_reaches_a_client_that_is_still_sending(real):
+    body = b"x" * 200000
+    with real.connect() as s, s.makefile("rb") as reader:
+        for route, status in (("/nope", 404), ("/v1/models", 405), ("/nope", 404)):
+            for framed in (head("POST", route, length=len(body)) + body,
+                           head("POST", route, "Transfer-Encoding: chunked") + chunked(body, 50000)):
+                s.sendall(framed[:1000])
+                time.sleep(0.05)
+                s.sendall(framed[1000:])
+                assert read_reply(reader).status == status
+        s.sendall(head("GET", "/health"))
+        assert read_reply(reader).status == 200, "and the connection serves on"
+    with real.connect() as s, s.makefile("rb") as reader:
+        s.sendall(head("POST", "/nope", "Expect: 100-continue", length=100))
+        assert read_reply(reader).status == 404, "no word to go on with what is refused"
+    with real.connect() as s, s.makefile("rb") as reader:
+        s.sendall(head("POST", "/nope", length=1 << 40))
+        assert read_reply(reader).status == 404, "nor is much waited for"
+
+
+@case
 def SEC_10_ambiguous_framing_is_refused_and_closed(real):
     hidden = head("GET", "/v1/models")
     for lines, body in (
