@@ -92,7 +92,7 @@ tidy: $(BUILD)/run-tidy  ## check style and layers
 test: packages  ## everything CI runs
 	tools/test.sh
 
-test-clients: all  ## Claude Code, Codex and OpenCode, fetched and run (needs npm, 1 GB)
+test-clients: all  ## agents and SDKs as published, fetched and run (needs npm, 1 GB)
 	tests/agents/agents.sh
 
 demo: packages  ## the main job, end to end

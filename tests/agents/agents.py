@@ -1,9 +1,11 @@
-"""agents.py SELFSAME FOLDER - Claude Code, Codex and OpenCode, unmodified, each write one file.
+"""agents.py SELFSAME FOLDER - Claude Code, Codex, OpenCode and Continue, unmodified, each
+write one file; the JavaScript SDKs each run one tool.
 
 The model plays a script (tests/e2e/script_model.py): asked to write, it calls the agent's own tool;
 given the tool's result, it says so.  What is checked is the file, the final words and the exit.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -81,6 +83,38 @@ def opencode(binaries, base, work, home):
                      "OPENCODEWRITE now"], work, env)
 
 
+def continued(binaries, base, work, home):
+    config = home / "config.yaml"
+    config.write_text(json.dumps({"name": "local", "version": "1.0.0", "schema": "v1", "models": [
+        {"name": "any", "provider": "openai", "model": "any", "apiBase": base + "/v1",
+         "apiKey": "any", "roles": ["chat"], "capabilities": ["tool_use"]}]}))
+    run("continued", ["node", binaries / "@continuedev/cli/dist/cn.js", "-p", "--config", config,
+                      "--auto", "CONTINUEWRITE now"],
+        work, clean(home, CONTINUE_TELEMETRY_ENABLED="0"))
+
+
+def sdks(base, folder):
+    """sdks.mjs: one line a check."""
+    script = pathlib.Path(__file__).parent / "sdks.mjs"
+    done = subprocess.run(["node", script, base, folder], capture_output=True, text=True, timeout=240)
+    lines = [line for line in done.stdout.splitlines() if line.split()[0] in ("ok", "FAILED")]
+    check("every SDK was run", len(lines) == 6, done.stdout + done.stderr[-600:])
+    for line in lines:
+        check("SDK " + line, line.startswith("ok "))
+
+
+@contextlib.contextmanager
+def served(selfsame, folder, scripts):
+    script_model.main(folder, scripts)
+    server = subprocess.Popen([selfsame, "serve", folder, "--port", "0", "--device", "cpu"],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        yield re.search(r"http://\S+", server.stdout.readline()).group(0)
+    finally:
+        server.terminate()
+        server.wait(timeout=20)
+
+
 def main(selfsame, folder):
     folder = pathlib.Path(folder).resolve()
     for name in ("home", "work", "model"):
@@ -92,20 +126,17 @@ def main(selfsame, folder):
         "plain": "A title.", "after": "It is written.",
         "CLAUDEWRITE": call("Write", file_path=str(work / "claude.txt"), content=TEXT),
         "CODEXWRITE": call("exec_command", cmd=command),
+        "CONTINUEWRITE": call("Write", filepath=str(work / "continued.txt"), content=TEXT),
         "OPENCODEWRITE": call("write", filePath=str(work / "opencode.txt"), content=TEXT)}}
     (folder / "model" / "scripts.json").write_text(json.dumps(scripts))
-    script_model.main(folder / "model", folder / "model" / "scripts.json")
-    server = subprocess.Popen([selfsame, "serve", folder / "model", "--port", "0", "--device", "cpu"],
-                              stdout=subprocess.PIPE, text=True)
-    try:
-        base = re.search(r"http://\S+", server.stdout.readline()).group(0)
-        for agent in (claude, codex, opencode):
+    with served(selfsame, folder / "model", folder / "model" / "scripts.json") as base:
+        for agent in (claude, codex, opencode, continued):
             home = folder / "home" / agent.__name__
             home.mkdir()
             agent(folder / "node_modules", base, work, home)
-    finally:
-        server.terminate()
-        server.wait(timeout=20)
+    data = pathlib.Path(__file__).parents[1] / "data" / "scripts" / "hermes.json"
+    with served(selfsame, folder / "model", data) as base:
+        sdks(base, folder)
     return report()
 
 
