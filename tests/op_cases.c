@@ -581,6 +581,7 @@ struct op_case *op_cases(int32_t *n) {
     add_rows(&list, OP_HAS_NONFINITE, "has_nonfinite");
     add_rows(&list, OP_SIGMOID_MUL, "sigmoid_mul");
     add_rows(&list, OP_GELU_MUL, "gelu_mul");
+    add_rows(&list, OP_CLAMPED_GLU, "clamped_glu");
     add_rows(&list, OP_SCALE, "scale");
     add_rows(&list, OP_SOFTCAP, "softcap");
     add_rows(&list, OP_DELTA_GATES, "delta_gates");

@@ -22,6 +22,7 @@ enum op_kind {
     OP_HAS_NONFINITE,
     OP_SIGMOID_MUL,
     OP_GELU_MUL,
+    OP_CLAMPED_GLU,
     OP_SCALE,
     OP_SOFTCAP,
     OP_TAKE_HEADS,

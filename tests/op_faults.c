@@ -250,6 +250,19 @@ static void spread_one_further(void *device, struct tensor y, struct tensor a, i
     backend_ref.spread_heads(device, y, a, head_dim, first + (has_room ? 1 : 0));
 }
 
+static void glu_clamped_on_one_side(void *device, struct tensor y, struct tensor gate,
+                                    struct tensor up, float limit, float alpha) {
+    (void)device;
+    for (int32_t r = 0; r < y.rows; r++) {
+        for (int32_t k = 0; k < y.cols; k++) {
+            float u = row_of(up, r)[k];
+            float g = row_of(gate, r)[k] > limit ? limit : row_of(gate, r)[k];
+            u = u > limit ? limit : u;
+            row_of(y, r)[k] = (u + 1.0f) * (g * canon_sigmoid(alpha * g));
+        }
+    }
+}
+
 void op_faults(struct op_fault out[OP_FAULTS]) {
     static const struct {
         const char *what;
@@ -276,6 +289,7 @@ void op_faults(struct op_fault out[OP_FAULTS]) {
         {"the last row is not scaled", OP_SCALE},
         {"softcap multiplies by a reciprocal", OP_SOFTCAP},
         {"heads are spread one column further", OP_SPREAD_HEADS},
+        {"a gated product is clamped on one side", OP_CLAMPED_GLU},
     };
     for (int i = 0; i < OP_FAULTS; i++) {
         out[i] = (struct op_fault){faults[i].what, faults[i].kind, backend_ref};
@@ -301,4 +315,5 @@ void op_faults(struct op_fault out[OP_FAULTS]) {
     out[18].backend.scale = scale_but_the_last_row;
     out[19].backend.softcap = softcap_by_reciprocal;
     out[20].backend.spread_heads = spread_one_further;
+    out[21].backend.clamped_glu = glu_clamped_on_one_side;
 }

@@ -9,5 +9,5 @@ struct op_fault {
     struct backend backend;
 };
 
-enum { OP_FAULTS = 21 };
+enum { OP_FAULTS = 22 };
 void op_faults(struct op_fault out[OP_FAULTS]);

@@ -443,6 +443,19 @@ static void run_gelu_mul(struct scene *scene, const struct op_case *c) {
     scene_download(scene);
 }
 
+static void run_clamped_glu(struct scene *scene, const struct op_case *c) {
+    struct case_batch b;
+    batch_of(&b, c);
+    struct tensor gate = scene_input(scene, c, c->rows, c->cols);
+    struct tensor up = scene_input(scene, c, c->rows, c->cols);
+    put_edges(scene, gate);
+    put_edges(scene, up);
+    struct tensor y = c->cols % 2 == 0 ? gate : scene_tensor(scene, c->rows, c->cols, c->gap);
+    scene_upload(scene, &b.batch);
+    scene->backend->clamped_glu(scene->device, y, gate, up, c->rows == 1 ? 0.3f : 7.0f, 1.702f);
+    scene_download(scene);
+}
+
 static void run_scale(struct scene *scene, const struct op_case *c) {
     struct case_batch b;
     batch_of(&b, c);
@@ -719,6 +732,7 @@ void op_case_run(struct scene *scene, const struct op_case *c) {
         [OP_HAS_NONFINITE] = run_has_nonfinite,
         [OP_SIGMOID_MUL] = run_sigmoid_mul,
         [OP_GELU_MUL] = run_gelu_mul,
+        [OP_CLAMPED_GLU] = run_clamped_glu,
         [OP_SCALE] = run_scale,
         [OP_SOFTCAP] = run_softcap,
         [OP_TAKE_HEADS] = run_take_heads,

@@ -1,5 +1,5 @@
 /* bind_weights.c - the weight tables: names, shapes, rules, --quant, and the backend's packing. */
-#include "bind.h"
+#include "bind_parts.h"
 
 #include "limits.h"
 #include "quant.h"
@@ -10,16 +10,7 @@
 
 enum { QUANT_ROWS_MIN = 32 };  // smaller matrices keep their format
 
-/* One row of a table at one layer, resolved. */
-struct binding {
-    struct model *model;
-    const struct weight_spec *spec;
-    int32_t layer;  // -1: of the model
-    struct weight *weight;
-    struct error *err;
-};
-
-static int32_t field(const struct binding *b, size_t at) {
+int32_t bind_field(const struct binding *b, size_t at) {
     const struct family *family = b->model->family;
     const unsigned char *config = (unsigned char *)b->model->weights + family->config_at;
     return *(const int32_t *)(const void *)(config + at);
@@ -46,8 +37,8 @@ static const struct checkpoint_tensor *find_lifted(struct binding *b, const char
 }
 
 /* The checkpoint's tensor "NAME.SUFFIX", or NAME when `suffix` is NULL.  `name` gets it in full. */
-static const struct checkpoint_tensor *find(struct binding *b, const char *suffix,
-                                            const char **name) {
+const struct checkpoint_tensor *bind_find(struct binding *b, const char *suffix,
+                                          const char **name) {
     bool is_gguf = checkpoint_kind(b->model->checkpoint) == CHECKPOINT_GGUF;
     const char *pattern = is_gguf ? b->spec->gguf_name : b->spec->name;
     const char *hole = strstr(pattern, "%d");
@@ -62,8 +53,8 @@ static const struct checkpoint_tensor *find(struct binding *b, const char *suffi
     return tensor != NULL || is_gguf ? tensor : find_lifted(b, full);
 }
 
-static enum status check_shape(struct binding *b, const struct checkpoint_tensor *t, int32_t rows,
-                               int32_t cols) {
+enum status bind_check_shape(struct binding *b, const struct checkpoint_tensor *t, int32_t rows,
+                             int32_t cols) {
     bool is_vector = rows == 1 && t->n_dims < 2;
     bool fits = is_vector ? t->n_dims == 1 && t->dims[0] == cols
                           : t->n_dims == 2 && t->dims[0] == rows && t->dims[1] == cols;
@@ -84,7 +75,7 @@ static enum status check_shape(struct binding *b, const struct checkpoint_tensor
                      t->name, shape, (int)rows, (int)cols);
 }
 
-static enum status check_numeric(struct binding *b, const struct checkpoint_tensor *t) {
+enum status bind_check_numeric(struct binding *b, const struct checkpoint_tensor *t) {
     bool is_usable = t->dtype == DT_F32 || t->dtype == DT_F16 || t->dtype == DT_BF16 ||
                      dtype_info(t->dtype)->is_quantised;
     int64_t n = 1;
@@ -102,7 +93,7 @@ static enum status check_numeric(struct binding *b, const struct checkpoint_tens
                            "%s: tensor '%s' has weights that are not finite", t->file, t->name);
 }
 
-static void *own(struct model *model, size_t size) {
+void *bind_own(struct model *model, size_t size) {
     void *memory = mem_large(size);
     if (memory != NULL) {
         model->owned = mem_grow(model->owned, (size_t)(model->n_owned + 1) * sizeof(void *));
@@ -111,7 +102,7 @@ static void *own(struct model *model, size_t size) {
     return memory;
 }
 
-static enum status no_memory(struct binding *b, const char *name, size_t size) {
+enum status bind_no_memory(struct binding *b, const char *name, size_t size) {
     return error_set(b->err, STATUS_NO_MEMORY, "tensor '%s': no room for %zu bytes", name, size);
 }
 
@@ -123,7 +114,8 @@ static int32_t unpermuted_row(int32_t row, int32_t head_dim) {
 
 static int32_t permuted_head_dim(struct binding *b, int32_t rows) {
     bool is_gguf = checkpoint_kind(b->model->checkpoint) == CHECKPOINT_GGUF;
-    return is_gguf && b->spec->gguf_heads_at != 0 ? rows / field(b, b->spec->gguf_heads_at) : 0;
+    return is_gguf && b->spec->gguf_heads_at != 0 ? rows / bind_field(b, b->spec->gguf_heads_at)
+                                                  : 0;
 }
 
 /* Rows in the order that Hugging Face has, in memory of our own. */
@@ -132,9 +124,9 @@ static enum status unpermute(struct binding *b, int32_t head_dim) {
     size_t row_size = 0;
     bool fits = dtype_row_size(t->dtype, t->stride, &row_size);
     assert(fits);
-    unsigned char *to = own(b->model, row_size * (size_t)t->rows);
+    unsigned char *to = bind_own(b->model, row_size * (size_t)t->rows);
     if (to == NULL || !fits) {
-        return no_memory(b, b->weight->name, row_size * (size_t)t->rows);
+        return bind_no_memory(b, b->weight->name, row_size * (size_t)t->rows);
     }
     for (int32_t r = 0; r < t->rows; r++) {
         memcpy(to + (size_t)r * row_size,
@@ -153,9 +145,9 @@ static enum status quantise(struct binding *b, enum dtype dtype) {
     bool fits = dtype_row_size(from.dtype, from.stride, &from_size) &&
                 dtype_row_size(dtype, stride, &to_size);
     assert(fits);
-    unsigned char *to = own(b->model, to_size * (size_t)from.rows);
+    unsigned char *to = bind_own(b->model, to_size * (size_t)from.rows);
     if (to == NULL || !fits) {
-        return no_memory(b, b->weight->name, to_size * (size_t)from.rows);
+        return bind_no_memory(b, b->weight->name, to_size * (size_t)from.rows);
     }
     float *row = mem_zero((size_t)stride, sizeof *row);
     for (int32_t r = 0; r < from.rows; r++) {
@@ -169,11 +161,11 @@ static enum status quantise(struct binding *b, enum dtype dtype) {
 }
 
 /* A vector, or a bias, widened to f32 in the model's own memory. */
-static enum status widen(struct binding *b, const struct checkpoint_tensor *t, int32_t n,
-                         struct tensor *out) {
-    enum status status = check_shape(b, t, 1, n);
+enum status bind_widen(struct binding *b, const struct checkpoint_tensor *t, int32_t n,
+                       struct tensor *out) {
+    enum status status = bind_check_shape(b, t, 1, n);
     if (status == STATUS_OK) {
-        status = check_numeric(b, t);
+        status = bind_check_numeric(b, t);
     }
     if (status == STATUS_OK) {
         float *values = arena_array(&b->model->arena, (size_t)n, sizeof *values);
@@ -186,11 +178,11 @@ static enum status widen(struct binding *b, const struct checkpoint_tensor *t, i
 static enum status bind_bias(struct binding *b, int32_t rows) {
     const char *name;
     struct tensor stored;
-    const struct checkpoint_tensor *t = b->spec->may_have_bias ? find(b, "bias", &name) : NULL;
+    const struct checkpoint_tensor *t = b->spec->may_have_bias ? bind_find(b, "bias", &name) : NULL;
     if (t == NULL) {
         return STATUS_OK;
     }
-    enum status status = widen(b, t, rows, &stored);
+    enum status status = bind_widen(b, t, rows, &stored);
     if (status != STATUS_OK) {
         return status;
     }
@@ -208,12 +200,12 @@ static bool is_tied(const struct model *model) {
     return *(const bool *)(const void *)(config + model->family->tied_at);
 }
 
-static enum status bind_matrix(struct binding *b, const struct checkpoint_tensor *t) {
-    int32_t rows = field(b, b->spec->rows_at), cols = field(b, b->spec->cols_at);
+enum status bind_matrix(struct binding *b, const struct checkpoint_tensor *t) {
+    int32_t rows = bind_field(b, b->spec->rows_at), cols = bind_field(b, b->spec->cols_at);
     enum quant quant = b->model->options.quant;
-    enum status status = check_shape(b, t, rows, cols);
+    enum status status = bind_check_shape(b, t, rows, cols);
     if (status == STATUS_OK) {
-        status = check_numeric(b, t);
+        status = bind_check_numeric(b, t);
     }
     if (status != STATUS_OK) {
         return status;
@@ -236,9 +228,9 @@ static enum status bind_matrix(struct binding *b, const struct checkpoint_tensor
 }
 
 static enum status bind_vector(struct binding *b, const struct checkpoint_tensor *t) {
-    int32_t rows = b->spec->rows_at != 0 ? field(b, b->spec->rows_at) : 1;
-    int32_t n = rows * field(b, b->spec->cols_at);
-    enum status status = widen(b, t, n, &b->weight->t);
+    int32_t rows = b->spec->rows_at != 0 ? bind_field(b, b->spec->rows_at) : 1;
+    int32_t n = rows * bind_field(b, b->spec->cols_at);
+    enum status status = bind_widen(b, t, n, &b->weight->t);
     b->weight->t = tensor_of(DT_F32, rows, n / rows, b->weight->t.data);
     bool is_gguf = checkpoint_kind(b->model->checkpoint) == CHECKPOINT_GGUF;
     bool adds = b->spec->kind == WEIGHT_VECTOR_PLUS_1 && !is_gguf;
@@ -250,12 +242,12 @@ static enum status bind_vector(struct binding *b, const struct checkpoint_tensor
 
 /* One kernel a channel, [channels, 1, taps], becomes a row a tap. */
 static enum status bind_conv(struct binding *b, const struct checkpoint_tensor *t) {
-    int32_t taps = field(b, b->spec->rows_at), channels = field(b, b->spec->cols_at);
+    int32_t taps = bind_field(b, b->spec->rows_at), channels = bind_field(b, b->spec->cols_at);
     if (t->n_dims != 3 || t->dims[0] != channels || t->dims[1] != 1 || t->dims[2] != taps) {
         return error_set(b->err, STATUS_BAD_INPUT, "%s: tensor '%s' is not %d x 1 x %d", t->file,
                          t->name, (int)channels, (int)taps);
     }
-    enum status status = check_numeric(b, t);
+    enum status status = bind_check_numeric(b, t);
     if (status != STATUS_OK) {
         return status;
     }
@@ -274,7 +266,7 @@ static enum status bind_constant(struct binding *b) {
     const unsigned char *config =
         (const unsigned char *)b->model->weights + b->model->family->config_at;
     float value = *(const float *)(const void *)(config + b->spec->rows_at);
-    int32_t n = field(b, b->spec->cols_at);
+    int32_t n = bind_field(b, b->spec->cols_at);
     float *values = arena_array(&b->model->arena, (size_t)n, sizeof *values);
     for (int32_t i = 0; i < n; i++) {
         values[i] = value;
@@ -290,7 +282,7 @@ static enum status bind_one(struct binding *b) {
         return bind_constant(b);
     }
     bool is_bare = b->spec->kind == WEIGHT_BARE_VECTOR;
-    const struct checkpoint_tensor *t = find(b, is_bare ? NULL : "weight", &name);
+    const struct checkpoint_tensor *t = bind_find(b, is_bare ? NULL : "weight", &name);
     b->weight->name = name;
     if (t == NULL) {
         return error_set(b->err, STATUS_BAD_INPUT, "%s: no tensor named '%s'",
@@ -308,8 +300,8 @@ static enum status bind_one(struct binding *b) {
     }
 }
 
-static enum status open_one(struct model *model, struct weight *weight, bool uses_rows,
-                            bool uses_dot, struct error *err) {
+enum status bind_open(struct model *model, struct weight *weight, bool uses_rows, bool uses_dot,
+                      struct error *err) {
     size_t row_size = 0;
     bool fits = dtype_row_size(weight->t.dtype, weight->t.stride, &row_size);
     model->weights_size += fits ? row_size * (size_t)weight->t.rows : 0;
@@ -318,7 +310,7 @@ static enum status open_one(struct model *model, struct weight *weight, bool use
 
 static bool is_left_out(const struct binding *b) {
     return b->spec->kind != WEIGHT_CONSTANT &&
-           (field(b, b->spec->rows_at) == 0 || field(b, b->spec->cols_at) == 0);
+           (bind_field(b, b->spec->rows_at) == 0 || bind_field(b, b->spec->cols_at) == 0);
 }
 
 /* A table's rows for the model (layer -1) or one layer, whose structs begin at `base`. */
@@ -335,162 +327,14 @@ static enum status bind_table(struct model *model, const struct weight_spec *tab
         enum status status = bind_one(&b);
         if (status == STATUS_OK) {
             status =
-                open_one(model, weight, table[i].kind == WEIGHT_EMBED,
-                         table[i].kind == WEIGHT_MATRIX || table[i].kind == WEIGHT_ROUTER, err);
+                bind_open(model, weight, table[i].kind == WEIGHT_EMBED,
+                          table[i].kind == WEIGHT_MATRIX || table[i].kind == WEIGHT_ROUTER, err);
         }
         if (status != STATUS_OK) {
             return status;
         }
     }
     return STATUS_OK;
-}
-
-/* ---- experts -------------------------------------------------------------------------------- */
-
-/* "...%d...%e...": the layer is left to find(). */
-static const char *expert_name(struct model *model, const char *pattern, int32_t expert) {
-    const char *hole = strstr(pattern, "%e");
-    return arena_printf(&model->arena, "%.*s%d%s", (int)(hole - pattern), pattern, (int)expert,
-                        hole + 2);
-}
-
-/* Part `part` of expert `e` in a tensor [experts, n_parts * rows, cols]. */
-static enum status slice_stacked(struct binding *b, const struct experts_spec *spec,
-                                 const struct checkpoint_tensor *t, int32_t n, int32_t e,
-                                 struct checkpoint_tensor *out) {
-    int32_t rows = field(b, spec->rows_at), cols = field(b, spec->cols_at);
-    bool is_gguf = checkpoint_kind(b->model->checkpoint) == CHECKPOINT_GGUF;
-    int32_t n_parts = is_gguf ? 1 : spec->n_parts, part = is_gguf ? 0 : spec->part;
-    size_t row_size = 0;
-    if (t->n_dims != 3 || t->dims[0] != n || t->dims[1] != (int64_t)rows * n_parts ||
-        t->dims[2] != cols || !dtype_row_size(t->dtype, cols, &row_size)) {
-        return error_set(b->err, STATUS_BAD_INPUT, "%s: tensor '%s' is not %d x %d x %d", t->file,
-                         t->name, (int)n, (int)(rows * n_parts), (int)cols);
-    }
-    size_t first = ((size_t)e * (size_t)n_parts + (size_t)part) * (size_t)rows;
-    *out = *t;
-    out->n_dims = 2;
-    out->dims[0] = rows;
-    out->dims[1] = cols;
-    out->data = (const unsigned char *)t->data + first * row_size;
-    return STATUS_OK;
-}
-
-/* Head `h`'s matrix out of tensor `t`. */
-static enum status cut_head(struct binding *b, const struct experts_spec *spec, int32_t h,
-                            const struct checkpoint_tensor *t, struct checkpoint_tensor *out) {
-    const struct heads_spec *heads = spec->heads;
-    int32_t rows = field(b, heads->is_transposed ? spec->cols_at : spec->rows_at);
-    int32_t cols = field(b, heads->is_transposed ? spec->rows_at : spec->cols_at);
-    int32_t head_rows = field(b, heads->head_rows_at), first = field(b, heads->first_at);
-    size_t row_size = 0, value_size = (size_t)dtype_info(t->dtype)->block_size;
-    enum status status = check_shape(b, t, field(b, heads->n_at) * head_rows, cols);
-    if (status == STATUS_OK) {
-        status = check_numeric(b, t);
-    }
-    if (status != STATUS_OK || !dtype_row_size(t->dtype, cols, &row_size)) {
-        return status;
-    }
-    const unsigned char *from =
-        (const unsigned char *)t->data + (size_t)(h * head_rows + first) * row_size;
-    *out = *t;
-    out->dims[0] = heads->is_transposed ? cols : rows;
-    out->dims[1] = heads->is_transposed ? rows : cols;
-    out->data = from;
-    if (!heads->is_transposed) {
-        return STATUS_OK;
-    }
-    if (dtype_info(t->dtype)->is_quantised) {
-        return error_set(b->err, STATUS_UNSUPPORTED, "%s: tensor '%s' cannot be transposed as %s",
-                         t->file, t->name, dtype_info(t->dtype)->name);
-    }
-    unsigned char *to = own(b->model, row_size * (size_t)rows);
-    for (int32_t i = 0; to != NULL && i < rows * cols; i++) {
-        size_t at = (size_t)(i % cols) * (size_t)rows + (size_t)(i / cols);
-        memcpy(to + at * value_size, from + (size_t)i * value_size, value_size);
-    }
-    out->data = to;
-    return to != NULL ? STATUS_OK : no_memory(b, t->name, row_size * (size_t)rows);
-}
-
-/* The tensor that holds expert (or head) `e` of a layer, and its matrix in it; NULL, with a
- * sentence, when there is none. */
-static const struct checkpoint_tensor *find_expert(struct binding *b, struct weight_spec *row,
-                                                   const struct experts_spec *spec, int32_t n,
-                                                   int32_t e, struct checkpoint_tensor *slice) {
-    bool is_gguf = checkpoint_kind(b->model->checkpoint) == CHECKPOINT_GGUF;
-    bool is_head = spec->heads != NULL, is_stacked = is_gguf && !is_head;
-    const char *name;
-    row->name = is_head ? spec->name : expert_name(b->model, spec->name, e);
-    row->gguf_name = is_head ? spec->name : spec->gguf_name;
-    const struct checkpoint_tensor *t = find(b, "weight", &name);
-    b->weight->name = name;
-    if (t == NULL && spec->stacked != NULL && !is_gguf) {
-        row->name = spec->stacked;
-        t = find(b, NULL, &name);
-        is_stacked = true;
-    }
-    if (t == NULL) {
-        (void)error_set(b->err, STATUS_BAD_INPUT, "%s: no tensor named '%s'",
-                        checkpoint_path(b->model->checkpoint), b->weight->name);
-        return NULL;
-    }
-    enum status status = is_head      ? cut_head(b, spec, e, t, slice)
-                         : is_stacked ? slice_stacked(b, spec, t, n, e, slice)
-                                      : STATUS_OK;
-    return status != STATUS_OK ? NULL : is_head || is_stacked ? slice : t;
-}
-
-static enum status bind_expert(struct model *model, const struct experts_spec *spec, int32_t layer,
-                               int32_t n, int32_t e, struct weight *weight, struct error *err) {
-    struct weight_spec row = {
-        .kind = WEIGHT_MATRIX, .rows_at = spec->rows_at, .cols_at = spec->cols_at};
-    struct binding b = {model, &row, layer, weight, err};
-    struct checkpoint_tensor slice;
-    const struct checkpoint_tensor *t = find_expert(&b, &row, spec, n, e, &slice);
-    if (t == NULL) {
-        return err->status;
-    }
-    enum status status = bind_matrix(&b, t);
-    return status == STATUS_OK ? open_one(model, weight, false, true, err) : status;
-}
-
-/* The experts of a layer, or of the draft head (layer -1). */
-static enum status bind_experts(struct model *model, int32_t layer, unsigned char *base,
-                                struct error *err) {
-    const struct family *family = model->family;
-    unsigned char *config = (unsigned char *)model->weights + family->config_at;
-    int32_t n_specs = 0;
-    const struct experts_spec *specs =
-        family->experts != NULL ? family->experts(config, layer, &n_specs) : NULL;
-    enum status status = STATUS_OK;
-    for (int32_t i = 0; i < n_specs; i++) {
-        struct experts *experts = (struct experts *)(void *)(base + specs[i].at);
-        const struct heads_spec *heads = specs[i].heads;
-        int32_t n =
-            *(int32_t *)(void *)(config + (heads != NULL ? heads->n_at : family->n_experts_at));
-        experts->at = arena_array(&model->arena, (size_t)n, sizeof *experts->at);
-        for (; experts->n < n && status == STATUS_OK; experts->n++) {
-            status =
-                bind_expert(model, &specs[i], layer, n, experts->n, &experts->at[experts->n], err);
-        }
-    }
-    return status;
-}
-
-static void close_experts(struct model *model, int32_t layer, unsigned char *base) {
-    const struct family *family = model->family;
-    int32_t n_specs = 0;
-    const struct experts_spec *specs =
-        family->experts != NULL
-            ? family->experts((unsigned char *)model->weights + family->config_at, layer, &n_specs)
-            : NULL;
-    for (int32_t i = 0; i < n_specs; i++) {
-        struct experts *experts = (struct experts *)(void *)(base + specs[i].at);
-        for (int32_t e = 0; e < experts->n; e++) {
-            model->exec.backend->weight_close(model->exec.device, &experts->at[e]);
-        }
-    }
 }
 
 /* GGUF says that embeddings are tied by leaving the head out. */
@@ -517,7 +361,7 @@ static struct rope *rope_of(const struct model *model, size_t at) {
 }
 
 static enum status open_rope(struct model *model, size_t at, struct error *err) {
-    return at == 0 ? STATUS_OK : open_one(model, &rope_of(model, at)->freqs, false, false, err);
+    return at == 0 ? STATUS_OK : bind_open(model, &rope_of(model, at)->freqs, false, false, err);
 }
 
 static void close_rope(struct model *model, size_t at) {
@@ -572,7 +416,7 @@ void bind_close(struct model *model) {
         unsigned char *layers = *(unsigned char **)(void *)(weights + family->layers_at);
         close_table(model, family->weights, family->n_weights, weights);
         close_table(model, family->draft_weights, family->n_draft_weights, weights);
-        close_experts(model, -1, weights);
+        bind_experts_close(model, -1, weights);
         close_rope(model, family->rope_at);
         close_rope(model, family->local_rope_at);
         for (int32_t l = 0; layers != NULL && l < model->n_layers; l++) {
@@ -580,7 +424,7 @@ void bind_close(struct model *model) {
             const struct weight_spec *table =
                 family->layer_weights(weights + family->config_at, l, &n);
             close_table(model, table, n, layers + (size_t)l * family->layer_size);
-            close_experts(model, l, layers + (size_t)l * family->layer_size);
+            bind_experts_close(model, l, layers + (size_t)l * family->layer_size);
         }
     }
     for (int32_t i = 0; i < model->n_owned; i++) {

@@ -54,8 +54,10 @@ struct weight_spec {
                             // head by head, for rotary pairs (2i, 2i + 1): put back at load
 };
 
-/* One matrix an expert, under one of two names: NAME with `%d` for the layer and `%e` for the
- * expert, or all in one tensor [experts, n_parts * rows, cols] of which this is part `part`. */
+/* One matrix an expert: NAME with `%d` for the layer and `%e` for the expert; or all in one tensor
+ * [experts, n_parts * rows, cols] of which this is part `part`: rows one part after the other, or
+ * in turn where n_parts is negative.  The one tensor may be MXFP4 (NAME_blocks and NAME_scales) and
+ * have biases beside it (NAME_bias). */
 struct experts_spec {
     size_t at;              // offset of a struct experts in the layer (model) struct
     const char *name;       // Hugging Face name, without ".weight"

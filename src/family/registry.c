@@ -7,6 +7,7 @@
 extern const struct family family_deepseek_v3;
 extern const struct family family_gemma3;
 extern const struct family family_glm4_moe;
+extern const struct family family_gpt_oss;
 extern const struct family family_llama;
 extern const struct family family_nemotron_h;
 extern const struct family family_phi3;
@@ -20,6 +21,7 @@ const struct family *const families[] = {
     &family_deepseek_v3,
     &family_gemma3,
     &family_glm4_moe,
+    &family_gpt_oss,
     &family_llama,
     &family_nemotron_h,
     &family_phi3,

@@ -72,6 +72,14 @@ CANON float canon_gelu_tanh(float x) {
     return x / (1.0f + canon_exp(-twice));
 }
 
+/* gpt-oss: (up + 1) * gate * sigmoid(alpha * gate) with both clamped; a NaN stays. */
+CANON float canon_clamped_glu(float gate, float up, float limit, float alpha) {
+    gate = gate > limit ? limit : gate;
+    up = up > limit ? limit : up;
+    up = up < -limit ? -limit : up;
+    return (up + 1.0f) * (gate * canon_sigmoid(alpha * gate));
+}
+
 /* x Phi(x).  The tail Phi(-a) = e^(-a^2/2) t P(t) with t = 1 / (1 + 0.35 a); P is a Chebyshev fit
  * of degree 8, 4e-8.  The square's rounding error goes into the exponential by its first term. */
 CANON float canon_gelu_erf(float x) {

@@ -75,6 +75,8 @@ struct backend {
     MUST_CHECK enum status (*weight_open)(void *device, struct weight *weight, bool uses_rows,
                                           bool uses_dot, struct error *err);
     void (*weight_close)(void *device, struct weight *weight);
+    /* Where an opened vector's values lie in the backend's memory. */
+    const float *(*vector)(void *device, const struct weight *weight);
 
     /* Around a pass; `begin` may upload the batch.  `end` returns when every result is readable
      * and reports what went wrong on the device since `begin`.  NULL: nothing to do. */
@@ -110,6 +112,10 @@ struct backend {
     void (*silu_mul)(void *device, struct tensor y, struct tensor gate, struct tensor up);
     /* y = gelu(gate) * up, the tanh form; y may be gate. */
     void (*gelu_mul)(void *device, struct tensor y, struct tensor gate, struct tensor up);
+    /* y = (u + 1) * (g * sigmoid(alpha * g)), g = gate > limit ? limit : gate, u = up likewise and
+     * then up < -limit ? -limit : up; y may be gate. */
+    void (*clamped_glu)(void *device, struct tensor y, struct tensor gate, struct tensor up,
+                        float limit, float alpha);
     /* In place: a = a * factor. */
     void (*scale)(void *device, struct tensor a, float factor);
     /* In place: a = cap * tanh(a / cap). */

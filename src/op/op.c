@@ -112,6 +112,19 @@ struct tensor op_gelu_mul(struct exec *x, struct tensor gate, struct tensor up) 
     return gate;
 }
 
+struct tensor op_clamped_glu(struct exec *x, struct tensor gate, struct tensor up, float limit,
+                             float alpha) {
+    assert(gate.rows == up.rows && gate.cols == up.cols && limit > 0);
+    if (!is_measuring(x)) {
+        x->backend->clamped_glu(x->device, gate, gate, up, limit, alpha);
+    }
+    return gate;
+}
+
+const float *op_vector(struct exec *x, const struct weight *vector) {
+    return is_measuring(x) ? NULL : x->backend->vector(x->device, vector);
+}
+
 void op_scale(struct exec *x, struct tensor a, float factor) {
     if (!is_measuring(x)) {
         x->backend->scale(x->device, a, factor);

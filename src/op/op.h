@@ -39,6 +39,12 @@ struct tensor op_attend(struct exec *x, struct tensor q, const struct kv_slot *s
 struct tensor op_silu_mul(struct exec *x, struct tensor gate, struct tensor up);
 /* gelu(gate) * up with the tanh form of gelu, in gate's place. */
 struct tensor op_gelu_mul(struct exec *x, struct tensor gate, struct tensor up);
+/* (u + 1) * (g * sigmoid(alpha * g)) with g = min(gate, limit) and u = up within +-limit, in gate's
+ * place. */
+struct tensor op_clamped_glu(struct exec *x, struct tensor gate, struct tensor up, float limit,
+                             float alpha);
+/* A vector's values in the backend's memory: for attend_args. */
+const float *op_vector(struct exec *x, const struct weight *vector);
 void op_scale(struct exec *x, struct tensor a, float factor);  // a *= factor
 void op_softcap(struct exec *x, struct tensor a, float cap);   // a = cap * tanh(a / cap)
 /* a * sigmoid(gate), in a's place; a gate of one column holds for its whole row. */

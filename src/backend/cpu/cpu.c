@@ -131,6 +131,11 @@ static void cpu_weight_close(void *device, struct weight *weight) {
     cpu_unpack(weight);
 }
 
+static const float *cpu_vector(void *device, const struct weight *weight) {
+    (void)device;
+    return weight->t.data;
+}
+
 const struct backend backend_cpu = {
     .name = "cpu",
     .is_host = true,
@@ -145,6 +150,7 @@ const struct backend backend_cpu = {
     .copy_out = cpu_copy,
     .weight_open = cpu_weight_open,
     .weight_close = cpu_weight_close,
+    .vector = cpu_vector,
     .begin = NULL,
     .end = NULL,
     .embed = cpu_embed,
@@ -157,6 +163,7 @@ const struct backend backend_cpu = {
     .attend = cpu_attend,
     .silu_mul = cpu_silu_mul,
     .gelu_mul = cpu_gelu_mul,
+    .clamped_glu = cpu_clamped_glu,
     .scale = cpu_scale,
     .softcap = cpu_softcap,
     .sigmoid_mul = cpu_sigmoid_mul,

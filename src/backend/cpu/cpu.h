@@ -70,6 +70,8 @@ void cpu_rope(void *device, struct tensor a, struct tensor table, int32_t head_d
               bool is_interleaved);
 void cpu_silu_mul(void *device, struct tensor y, struct tensor gate, struct tensor up);
 void cpu_gelu_mul(void *device, struct tensor y, struct tensor gate, struct tensor up);
+void cpu_clamped_glu(void *device, struct tensor y, struct tensor gate, struct tensor up,
+                     float limit, float alpha);
 void cpu_scale(void *device, struct tensor a, float factor);
 void cpu_softcap(void *device, struct tensor a, float cap);
 void cpu_sigmoid_mul(void *device, struct tensor a, struct tensor gate);

@@ -140,6 +140,21 @@ void cpu_gelu_mul(void *device, struct tensor y, struct tensor gate, struct tens
     rows_for(device, y.rows, y.cols * 4, gelu_rows, &job);
 }
 
+static void clamped_rows(void *context, int32_t first, int32_t end, int32_t worker) {
+    const struct rows_job *job = context;
+    (void)worker;
+    for (int32_t r = first; r < end; r++) {
+        job->kernels->clamped_glu(cpu_row(job->y, r), cpu_row(job->a, r), cpu_row(job->b, r),
+                                  job->y.cols, job->factor, job->eps);
+    }
+}
+
+void cpu_clamped_glu(void *device, struct tensor y, struct tensor gate, struct tensor up,
+                     float limit, float alpha) {
+    struct rows_job job = {.y = y, .a = gate, .b = up, .factor = limit, .eps = alpha};
+    rows_for(device, y.rows, y.cols * 4, clamped_rows, &job);
+}
+
 static void scale_rows(void *context, int32_t first, int32_t end, int32_t worker) {
     const struct rows_job *job = context;
     (void)worker;

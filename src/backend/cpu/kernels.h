@@ -114,6 +114,8 @@ struct cpu_kernels {
     void (*rms_norm)(float *y, const float *x, const float *gain, int32_t n, float eps);
     void (*silu_mul)(float *y, const float *gate, const float *up, int32_t n);
     void (*gelu_mul)(float *y, const float *gate, const float *up, int32_t n);
+    void (*clamped_glu)(float *y, const float *gate, const float *up, int32_t n, float limit,
+                        float alpha);
     void (*scale)(float *a, float factor, int32_t n);
     void (*softcap)(float *a, float cap, int32_t n);
     void (*sigmoid_mul)(float *a, const float *gate, int32_t n);

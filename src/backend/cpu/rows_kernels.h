@@ -162,6 +162,21 @@ static void gelu_mul(float *y, const float *gate, const float *up, int32_t n) {
     }
 }
 
+static void clamped_glu(float *y, const float *gate, const float *up, int32_t n, float limit,
+                        float alpha) {
+    int32_t i = 0;
+    for (; i + LANE_COUNT <= n; i += LANE_COUNT) {
+        struct vf most = v_set(limit), one = v_set(1.0f);
+        struct vf g = v_min(most, v_load(gate + i));  // a NaN stays
+        struct vf u = v_max(v_negate(most), v_min(most, v_load(up + i)));
+        struct vf sigmoid = v_div(one, v_add(one, v_exp(v_negate(v_mul(v_set(alpha), g)))));
+        v_store(y + i, v_mul(v_add(u, one), v_mul(g, sigmoid)));
+    }
+    for (; i < n; i++) {
+        y[i] = canon_clamped_glu(gate[i], up[i], limit, alpha);
+    }
+}
+
 static void scale(float *a, float factor, int32_t n) {
     int32_t i = 0;
     for (; i + LANE_COUNT <= n; i += LANE_COUNT) {
@@ -279,6 +294,6 @@ static void rope_table(float *row, const float *freqs, int32_t n_freqs, int32_t 
 
 #define ROWS_KERNELS                                                                               \
     .quantise = quantise, .quantise_a2 = quantise_a2, .rms_norm = rms_norm, .silu_mul = silu_mul,  \
-    .gelu_mul = gelu_mul, .scale = scale, .softcap = softcap, .sigmoid_mul = sigmoid_mul,          \
-    .add = add, .add_scaled = add_scaled, .rope = rope, .rope_table = rope_table,                  \
-    .has_nonfinite = has_nonfinite
+    .gelu_mul = gelu_mul, .clamped_glu = clamped_glu, .scale = scale, .softcap = softcap,          \
+    .sigmoid_mul = sigmoid_mul, .add = add, .add_scaled = add_scaled, .rope = rope,                \
+    .rope_table = rope_table, .has_nonfinite = has_nonfinite

@@ -408,6 +408,18 @@ static void cuda_gelu(void *device, struct tensor y, struct tensor gate, struct 
                   y.cols);
 }
 
+static void cuda_clamped(void *device, struct tensor y, struct tensor gate, struct tensor up,
+                         float limit, float alpha) {
+    struct cuda *c = device;
+    cuda_clamped_glu(c->stream, y.data, y.stride, gate.data, gate.stride, up.data, up.stride,
+                     y.rows, y.cols, limit, alpha);
+}
+
+static const float *cuda_vector(void *device, const struct weight *weight) {
+    (void)device;
+    return packed_of(weight)->wide;
+}
+
 static void cuda_times(void *device, struct tensor a, float factor) {
     struct cuda *c = device;
     cuda_scale(c->stream, a.data, a.stride, a.rows, a.cols, factor);
@@ -638,6 +650,7 @@ const struct backend backend_cuda = {
     .copy_out = cuda_copy_out,
     .weight_open = cuda_weight_open,
     .weight_close = cuda_weight_close,
+    .vector = cuda_vector,
     .begin = cuda_begin,
     .end = cuda_end,
     .embed = cuda_embed,
@@ -650,6 +663,7 @@ const struct backend backend_cuda = {
     .attend = cuda_attention,
     .silu_mul = cuda_glu,
     .gelu_mul = cuda_gelu,
+    .clamped_glu = cuda_clamped,
     .scale = cuda_times,
     .softcap = cuda_cap,
     .sigmoid_mul = cuda_gate,

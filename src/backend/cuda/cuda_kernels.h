@@ -196,6 +196,9 @@ void cuda_scan_ssd(void *stream, const struct cuda_ssd *ssd, const struct cuda_s
 
 void cuda_gelu_mul(void *stream, float *y, int32_t y_stride, const float *gate, int32_t gate_stride,
                    const float *up, int32_t up_stride, int32_t rows, int32_t cols);
+void cuda_clamped_glu(void *stream, float *y, int32_t y_stride, const float *gate,
+                      int32_t gate_stride, const float *up, int32_t up_stride, int32_t rows,
+                      int32_t cols, float limit, float alpha);
 void cuda_scale(void *stream, float *a, int32_t stride, int32_t rows, int32_t cols, float factor);
 void cuda_softcap(void *stream, float *a, int32_t stride, int32_t rows, int32_t cols, float cap);
 void cuda_sigmoid_mul(void *stream, float *a, int32_t a_stride, const float *gate,

@@ -131,6 +131,25 @@ void cuda_gelu_mul(void *stream, float *y, int32_t y_stride, const float *gate, 
                                                                     up, up_stride, cols, n);
 }
 
+__global__ void clamped_glu_kernel(float *y, int32_t y_stride, const float *gate,
+                                   int32_t gate_stride, const float *up, int32_t up_stride,
+                                   int32_t cols, size_t n, float limit, float alpha) {
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        size_t row = i / cols, k = i % cols;
+        y[row * y_stride + k] = canon_clamped_glu(gate[row * gate_stride + k],
+                                                  up[row * up_stride + k], limit, alpha);
+    }
+}
+
+void cuda_clamped_glu(void *stream, float *y, int32_t y_stride, const float *gate,
+                      int32_t gate_stride, const float *up, int32_t up_stride, int32_t rows,
+                      int32_t cols, float limit, float alpha) {
+    size_t n = (size_t)rows * cols;
+    clamped_glu_kernel<<<blocks_for(n), BLOCK, 0, as_stream(stream)>>>(
+        y, y_stride, gate, gate_stride, up, up_stride, cols, n, limit, alpha);
+}
+
 __global__ void scale_kernel(float *a, int32_t stride, int32_t cols, size_t n, float factor) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {

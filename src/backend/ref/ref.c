@@ -55,6 +55,11 @@ static void ref_weight_close(void *device, struct weight *weight) {
     ref_unpack(weight);
 }
 
+static const float *ref_vector(void *device, const struct weight *weight) {
+    (void)device;
+    return weight->t.data;
+}
+
 static void ref_embed(void *device, struct tensor y, const struct weight *table,
                       const struct batch *batch) {
     (void)device;
@@ -168,6 +173,17 @@ static void ref_gelu_mul(void *device, struct tensor y, struct tensor gate, stru
     }
 }
 
+static void ref_clamped_glu(void *device, struct tensor y, struct tensor gate, struct tensor up,
+                            float limit, float alpha) {
+    (void)device;
+    for (int32_t r = 0; r < y.rows; r++) {
+        for (int32_t k = 0; k < y.cols; k++) {
+            ref_row(y, r)[k] =
+                canon_clamped_glu(ref_row(gate, r)[k], ref_row(up, r)[k], limit, alpha);
+        }
+    }
+}
+
 static void ref_scale(void *device, struct tensor a, float factor) {
     (void)device;
     for (int32_t r = 0; r < a.rows; r++) {
@@ -270,6 +286,7 @@ const struct backend backend_ref = {
     .copy_out = ref_copy,
     .weight_open = ref_weight_open,
     .weight_close = ref_weight_close,
+    .vector = ref_vector,
     .begin = NULL,
     .end = NULL,
     .embed = ref_embed,
@@ -282,6 +299,7 @@ const struct backend backend_ref = {
     .attend = ref_attend,
     .silu_mul = ref_silu_mul,
     .gelu_mul = ref_gelu_mul,
+    .clamped_glu = ref_clamped_glu,
     .scale = ref_scale,
     .softcap = ref_softcap,
     .sigmoid_mul = ref_sigmoid_mul,
