@@ -2,6 +2,7 @@
 #include "http.h"
 
 #include "clock.h"
+#include "http_watch.h"
 #include "limits.h"
 #include "random.h"
 
@@ -32,6 +33,7 @@ enum {
 struct http_server {
     struct MHD_Daemon *daemon;
     struct http_handlers handlers;
+    struct http_watch *watch;
     int32_t port, timeout_s;
     int32_t n_answering;  // atomic
     char *socket_path;    // NULL, or what must be removed at the end
@@ -203,6 +205,20 @@ void http_reply_stream(struct http_exchange *x, const char *content_type,
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
+/* What on_connection() keeps of a connection; NULL when it was not told. */
+static struct http_watched *watched_of(struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info != NULL ? info->socket_context : NULL;
+}
+
+static void set_busy(struct http_server *server, struct MHD_Connection *connection, bool is_busy) {
+    struct http_watched *watched = watched_of(connection);
+    if (watched != NULL) {
+        http_watch_set(server->watch, watched, is_busy);
+    }
+}
+
 static struct exchange *exchange_open(struct http_server *server, struct MHD_Connection *connection,
                                       const char *url, const char *method) {
     struct exchange *e = mem_zero(1, sizeof *e);
@@ -264,6 +280,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
     struct exchange *e = *kept;
     (void)version;
     if (e == NULL) {
+        set_busy(server, connection, true);
         *kept = e = exchange_open(server, connection, url, method);
         return begin(server, e);
     }
@@ -293,7 +310,7 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **k
                          enum MHD_RequestTerminationCode code) {
     struct exchange *e = *kept;
     struct http_server *server = user;
-    (void)connection;
+    set_busy(server, connection, false);
     if (e != NULL) {
         bool is_whole = code == MHD_REQUEST_TERMINATED_COMPLETED_OK;
         server->handlers.done(server->handlers.user, &e->x, is_whole);
@@ -314,11 +331,14 @@ static void on_connection(void *user, struct MHD_Connection *connection, void **
                           enum MHD_ConnectionNotificationCode code) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct http_server *server = user;
     int size = SEND_BUFFER;
-    (void)user;
-    (void)kept;
     if (code == MHD_CONNECTION_NOTIFY_STARTED && info != NULL) {
         (void)setsockopt(info->connect_fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+        *kept = http_watch_add(server->watch, info->connect_fd);
+    } else if (code == MHD_CONNECTION_NOTIFY_CLOSED && *kept != NULL) {
+        http_watch_remove(server->watch, *kept);
+        *kept = NULL;
     }
 }
 
@@ -440,6 +460,7 @@ enum status http_open(struct http_server **out, const struct http_options *optio
     server->handlers = *handlers;
     server->timeout_s = options->timeout_s;
     server->port = port_of(fd);
+    server->watch = http_watch_open(server->timeout_s);
     server->socket_path = options->socket_path != NULL ? strdup(options->socket_path) : NULL;
     server->daemon = MHD_start_daemon(
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
@@ -447,7 +468,7 @@ enum status http_open(struct http_server **out, const struct http_options *optio
         0, NULL, NULL, on_request, server, MHD_OPTION_LISTEN_SOCKET, (MHD_socket)fd,
         MHD_OPTION_CONNECTION_LIMIT, connections_max(), MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)server->timeout_s, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, NULL, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_STRICT_FOR_CLIENT, 1,
         MHD_OPTION_END);
     if (server->daemon == NULL) {
         status = error_set(err, STATUS_IO, "cannot start the HTTP server: %s", strerror(errno));
@@ -466,6 +487,7 @@ void http_close(struct http_server *server) {
     if (server->daemon != NULL) {
         MHD_stop_daemon(server->daemon);
     }
+    http_watch_close(server->watch);
     if (server->socket_path != NULL) {
         unlink(server->socket_path);
         free(server->socket_path);

@@ -108,6 +108,23 @@ def SEC_06_a_refusal_reaches_a_client_that_is_still_sending(real):
 
 
 @case
+def SEC_12_a_head_that_trickles_in_is_not_waited_for(start):
+    with start("real", "--timeout", "2") as server, server.connect() as slow, server.connect() as s:
+        s.sendall(post_bytes(TEXT, {**BODY, "max_tokens": 2000, "ignore_eos": True, "stream": True}))
+        is_shut, begun = False, time.monotonic()
+        while not is_shut and time.monotonic() - begun < 20:
+            time.sleep(0.2)
+            try:
+                slow.send(b"G")  # never silent for long, never done
+            except (BrokenPipeError, ConnectionResetError):
+                is_shut = True
+        assert is_shut
+        with s.makefile("rb") as reader:
+            assert read_reply(reader).body.endswith(b"data: [DONE]\n\n"), "a busy one is left alone"
+        assert server.get("/health").status == 200
+
+
+@case
 def SEC_10_ambiguous_framing_is_refused_and_closed(real):
     hidden = head("GET", "/v1/models")
     for lines, body in (

@@ -160,6 +160,9 @@ def STR_09_a_client_that_leaves_while_decoding_ends_its_session(start):
         messages = {"messages": [{"role": "user", "content": "Z"}], "max_tokens": 32000}
         check_leaving(server, {**messages, "stream": True}, reads=3, route="/v1/messages")
         check_leaving(server, messages, reads=0, route="/v1/messages")
+        responses = {"input": "Z", "max_output_tokens": 32000}
+        check_leaving(server, {**responses, "stream": True}, reads=3, route="/v1/responses")
+        check_leaving(server, responses, reads=0, route="/v1/responses")
 
 
 @case
