@@ -3,6 +3,7 @@
 #include "gguf.h"
 
 #include <assert.h>
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
