@@ -142,6 +142,21 @@ def history(client, ask):
     check("messages: prefill goes on", "Bern" in str(prefill.content), prefill)
 
 
+def strict(base):
+    """A template that raises when a system message is not the first."""
+    late = {"model": "m", "max_tokens": 20, "messages": [
+        {"role": "user", "content": "hi"}, {"role": "system", "content": "Be kind."}]}
+    reply, text = send(base, "/v1/messages", late)
+    check("strict: late system messages are served", reply.status == 200 and
+          json.loads(text)["content"][0]["text"] == "Strict.", text)
+    _, text = send(base, "/apply-template", {"messages": late["messages"]})
+    check("strict: as a reminder", "hi\n\n<system-reminder>\nBe kind.\n</system-reminder>" in
+          json.loads(text)["prompt"], text)
+    _, text = send(base, "/apply-template", {"messages": [
+        {"role": "system", "content": "a"}, {"role": "user", "content": "hi"}]})
+    check("strict: others are left alone", json.loads(text)["prompt"].startswith("user: hi"), text)
+
+
 def runner(client):
     """The client's own loop: asks, calls the function, sends the result."""
     called = []

@@ -42,6 +42,8 @@ def main():
         clients_messages.run(base)
         clients_responses.run(base)
         clients_recorded.run(base, ROOT / "tests" / "data")
+    with Served(sys.argv[1], "strict") as base:
+        clients_messages.strict(base)
     with Served(sys.argv[1], "hermes", *clients_idle.FLAGS) as base:
         clients_idle.run(base)
     with tempfile.TemporaryDirectory() as folder:

@@ -10,6 +10,7 @@ take that token's first one).  SCRIPTS.json holds
   "scripts": reply texts by a word that the last user message contains; "after" answers results of
              tools, "plain" everything else
   "forced":  beginnings that the server forces, and what follows them
+  "prelude": (optional) what the template begins with
 """
 
 import json
@@ -53,7 +54,7 @@ def cut(text, used):
     return pieces
 
 
-TEMPLATE = """{# %s tools #}
+TEMPLATE = """{# %s tools #}%s
 {%%- set ns = namespace(last=messages[0]) %%}
 {%%- for m in messages %%}{%% if m.role in ['user', 'tool'] %%}{%% set ns.last = m %%}{%% endif %%}{%% endfor %%}
 {%%- set text = (ns.last.content or '') | string %%}
@@ -106,7 +107,7 @@ def write_text(folder, spec, words, added, special, ids):
     choose = "".join(f"{{% elif {json.dumps(name)} in text %}}<|run:{name}|>"
                      for name in spec["scripts"] if name not in ("after", "plain"))
     (folder / "tokenizer_config.json").write_text(json.dumps({
-        "eos_token": "<|end|>", "chat_template": TEMPLATE % (spec["marks"], choose)}))
+        "eos_token": "<|end|>", "chat_template": TEMPLATE % (spec["marks"], spec.get("prelude", ""), choose)}))
     (folder / "config.json").write_text(json.dumps({
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": VOCAB_ROOM,
         "hidden_size": DIM, "intermediate_size": 64, "num_hidden_layers": 1,
