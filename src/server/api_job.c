@@ -314,7 +314,8 @@ static enum status add_choice(struct job *job, const struct job_call *call,
     struct request *request = api_fields_request(call->fields, prompt->ids, prompt->n_ids, i);
     request->keeps_special =
         call->plan != NULL &&
-        reply_format_needs_special(call->plan->format, call->plan->tools != NULL);
+        reply_format_needs_special(call->plan->format, engine_model(job->server->engine)->tokenizer,
+                                   call->plan->tools != NULL);
     request->namespace =
         route_namespace(job->server, job->x, &request->arena, call->fields->cache_salt);
     enum status status = engine_submit_take(job->server->engine, request, &c->stream, err);

@@ -35,8 +35,10 @@ struct reply_format;
 const struct reply_format *reply_format_find(const char *template_source);
 const struct reply_format *reply_format_named(const char *name);  // NULL when there is none
 const char *reply_format_name(const struct reply_format *format);
-/* Are marks special tokens, which text usually leaves out? */
-bool reply_format_needs_special(const struct reply_format *format, bool has_tools);
+struct tokenizer;
+/* Are marks that matter special tokens of this tokenizer, which text usually leaves out? */
+bool reply_format_needs_special(const struct reply_format *format,
+                                const struct tokenizer *tokenizer, bool has_tools);
 /* What ends a call, so that nothing follows it; NULL when nothing does. */
 const char *reply_format_call_close(const struct reply_format *format);
 /* Appends what a reply begins with that calls `name`, or some function when it is NULL.  False when

@@ -1,5 +1,6 @@
 /* reply_format.c - the table of formats: how each family writes reasoning and tool calls. */
 #include "reply_parts.h"
+#include "tokenizer.h"
 
 #include <string.h>
 
@@ -165,9 +166,18 @@ const char *reply_format_name(const struct reply_format *format) {
     return format->name;
 }
 
-bool reply_format_needs_special(const struct reply_format *format, bool has_tools) {
+static bool is_special(const struct tokenizer *tokenizer, const char *mark) {
+    int32_t id = mark != NULL && mark[0] != '\0' ? tokenizer_find(tokenizer, mark) : -1;
+    return id >= 0 && tokenizer_is_special(tokenizer, id);
+}
+
+bool reply_format_needs_special(const struct reply_format *format,
+                                const struct tokenizer *tokenizer, bool has_tools) {
     bool is_always = format->body == BODY_HARMONY || format->body == BODY_GEMMA;  // reasoning too
-    return format->needs_special && (has_tools || is_always);
+    return (format->needs_special && (has_tools || is_always)) ||
+           is_special(tokenizer, format->think_open) ||
+           is_special(tokenizer, format->think_close) ||
+           (has_tools && is_special(tokenizer, format->call_open));
 }
 
 const char *reply_format_call_close(const struct reply_format *format) {

@@ -152,6 +152,9 @@ def strict(base):
     _, text = send(base, "/apply-template", {"messages": late["messages"]})
     check("strict: as a reminder", "hi\n\n<system-reminder>\nBe kind.\n</system-reminder>" in
           json.loads(text)["prompt"], text)
+    _, text = send(base, "/v1/messages", {**late, "messages": [{"role": "user", "content": "THINK"}]})
+    check("marks that are special tokens", [b["type"] for b in json.loads(text)["content"]] ==
+          ["thinking", "text"], text)
     _, text = send(base, "/apply-template", {"messages": [
         {"role": "system", "content": "a"}, {"role": "user", "content": "hi"}]})
     check("strict: others are left alone", json.loads(text)["prompt"].startswith("user: hi"), text)

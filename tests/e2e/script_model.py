@@ -10,6 +10,7 @@ take that token's first one).  SCRIPTS.json holds
   "scripts": reply texts by a word that the last user message contains; "after" answers results of
              tools, "plain" everything else
   "forced":  beginnings that the server forces, and what follows them
+  "special": (optional) pieces that are special tokens, which text leaves out
   "prelude": (optional) what the template begins with
 """
 
@@ -72,6 +73,7 @@ def main(folder, script_path):
     words = [alphabet[b] for b in range(256)]
     special = ["<|end|>"] + [f"<|run:{name}|>" for name in spec["scripts"]]
     used, chains = set(words) | set(special), []
+    hidden = spec.get("special", [])
     for name, text in spec["scripts"].items():
         chains.append([f"<|run:{name}|>", *cut(text, used), "<|end|>"])
     for begin, text in spec.get("forced", {}).items():
@@ -81,7 +83,7 @@ def main(folder, script_path):
     ids = {word: i for i, word in enumerate(words)} | {t: 256 + i for i, t in enumerate(added)}
     slots = {t: i for i, t in enumerate(t for t in added if t != "<|end|>")}
     assert len(slots) <= DIM and len(ids) <= VOCAB_ROOM, (len(slots), len(ids))
-    write_text(folder, spec, words, added, special, ids)
+    write_text(folder, spec, words, added, special + hidden, ids)
     embed, head = [bytearray(2 * VOCAB_ROOM * DIM) for _ in range(2)]
     one = struct.pack("<H", 0x3F80)  # bf16
     for chain in chains:
