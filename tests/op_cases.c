@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { CASES_MAX = 4096 };
+enum { CASES_MAX = 6144 };
 
 struct list {
     struct op_case *cases;
@@ -95,8 +95,9 @@ static void add_row_counts(struct list *list, struct case_weight w, int32_t cols
 }
 
 static const enum dtype float_types[] = {DT_F32, DT_BF16, DT_F16};
-static const enum dtype block32_types[] = {DT_Q8_0, DT_Q4_0, DT_Q4_1,   DT_Q5_0,
-                                           DT_Q5_1, DT_Q4,   DT_IQ4_NL, DT_MXFP4};
+static const enum dtype block32_types[] = {DT_Q8_0,  DT_Q4_0,   DT_Q4_1,  DT_Q5_0,  DT_Q5_1,
+                                           DT_Q4,    DT_IQ4_NL, DT_MXFP4, DT_U4_32, DT_U8_32,
+                                           DT_S4_32, DT_S8_16,  DT_S8_32};
 static const enum dtype block256_types[] = {DT_Q2_K,   DT_Q3_K,    DT_Q4_K,   DT_Q5_K,  DT_Q6_K,
                                             DT_IQ4_XS, DT_IQ2_XXS, DT_IQ2_XS, DT_IQ2_S, DT_IQ3_XXS,
                                             DT_IQ3_S,  DT_IQ1_S,   DT_IQ1_M,  DT_TQ1_0, DT_TQ2_0};
@@ -162,6 +163,10 @@ static void add_matmuls_b(struct list *list) {
         add_shapes(list, q8, block128_shapes, COUNT(block128_shapes), 3);
         q8.rows = 34;
         add_row_counts(list, q8, 256);
+        for (enum dtype dtype = DT_U4_32; dtype <= DT_S8_128; dtype++) {
+            struct case_weight w = {.dtype = dtype, .rule = RULE_B, .acts = acts};
+            add_shapes(list, w, block128_shapes, COUNT(block128_shapes), 1);
+        }
     }
 }
 

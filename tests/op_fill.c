@@ -126,6 +126,11 @@ static void fill_block(struct rng *rng, enum fill fill, enum dtype dtype, unsign
         }
     }
     uint16_t d = scale_half(rng, fill);
+    if (dtype >= DT_U4_32 && dtype <= DT_S8_128) {  // f32 scales, and biases
+        float scales[2] = {f16_to_f32(d), f16_to_f32(scale_half(rng, fill))};
+        memcpy(at, scales, dtype <= DT_U8_128 ? 8 : 4);
+        return;
+    }
     if (dtype == DT_IQ1_M) {  // a nibble in the top of each word of scales
         for (int32_t i = 0; i < 4; i++) {
             at[49 + 2 * i] = (unsigned char)((at[49 + 2 * i] & 15) | (d >> (4 * i) & 15) << 4);

@@ -426,7 +426,7 @@ enum status bind_config(struct model *model, struct error *err) {
     model->weights = arena_alloc(&model->arena, family->model_size);
     unsigned char *config = (unsigned char *)model->weights + family->config_at;
 
-    enum status status = STATUS_OK;
+    enum status status = packing_read(&model->packing, model->checkpoint, err);
     for (int32_t i = 0; i < family->n_config && status == STATUS_OK; i++) {
         status = read_field(model, &family->config[i], config, err);
     }

@@ -34,3 +34,7 @@ MUST_CHECK enum status bind_open(struct model *model, struct weight *weight, boo
 MUST_CHECK enum status bind_experts(struct model *model, int32_t layer, unsigned char *base,
                                     struct error *err);
 void bind_experts_close(struct model *model, int32_t layer, unsigned char *base);
+/* A matrix of several tensors (packed.h), whose codes are `codes`, as one in the model's memory. */
+MUST_CHECK enum status bind_unpack(struct model *model, const struct checkpoint_tensor *codes,
+                                   int32_t rows, int32_t cols, struct tensor *out,
+                                   struct error *err);

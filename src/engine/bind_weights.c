@@ -200,7 +200,35 @@ static bool is_tied(const struct model *model) {
     return *(const bool *)(const void *)(config + model->family->tied_at);
 }
 
+/* The codes of a matrix that lies in several tensors (packed.h), under one of their names. */
+static const struct checkpoint_tensor *find_codes(struct binding *b,
+                                                  const struct checkpoint_tensor *weight) {
+    static const char *const suffixes[] = {"qweight", "weight_packed"};
+    const struct checkpoint_tensor *codes = NULL;
+    const char *name;
+    for (size_t i = 0; weight == NULL && codes == NULL && i < 2; i++) {
+        codes = bind_find(b, suffixes[i], &name);
+    }
+    return weight != NULL ? weight : codes;
+}
+
+/* A matrix of several tensors. */
+static enum status bind_packed(struct binding *b, const struct checkpoint_tensor *codes) {
+    int32_t rows = bind_field(b, b->spec->rows_at), cols = bind_field(b, b->spec->cols_at);
+    enum status status = bind_unpack(b->model, codes, rows, cols, &b->weight->t, b->err);
+    b->weight->acts = b->model->options.acts;
+    b->weight->rule = b->spec->kind == WEIGHT_ROUTER
+                          ? RULE_A
+                          : rule_of(b->weight->t.dtype, rows, b->weight->acts);
+    return status == STATUS_OK ? bind_bias(b, rows) : status;
+}
+
 enum status bind_matrix(struct binding *b, const struct checkpoint_tensor *t) {
+    bool is_plain = t->dtype == DT_F32 || t->dtype == DT_F16 || t->dtype == DT_BF16 ||
+                    dtype_info(t->dtype)->is_quantised;
+    if (b->model->packing.kind != PACKING_NONE && !is_plain) {
+        return bind_packed(b, t);
+    }
     int32_t rows = bind_field(b, b->spec->rows_at), cols = bind_field(b, b->spec->cols_at);
     enum quant quant = b->model->options.quant;
     enum status status = bind_check_shape(b, t, rows, cols);
@@ -284,6 +312,10 @@ static enum status bind_one(struct binding *b) {
     bool is_bare = b->spec->kind == WEIGHT_BARE_VECTOR;
     const struct checkpoint_tensor *t = bind_find(b, is_bare ? NULL : "weight", &name);
     b->weight->name = name;
+    bool is_matrix = b->spec->kind <= WEIGHT_EMBED || b->spec->kind == WEIGHT_ROUTER;
+    if (is_matrix && b->model->packing.kind != PACKING_NONE) {
+        t = find_codes(b, t);
+    }
     if (t == NULL) {
         return error_set(b->err, STATUS_BAD_INPUT, "%s: no tensor named '%s'",
                          checkpoint_path(b->model->checkpoint), name);

@@ -6,6 +6,7 @@
 #include "arena.h"
 #include "checkpoint.h"
 #include "family.h"
+#include "packed.h"
 #include "template.h"
 #include "tokenizer.h"
 
@@ -26,7 +27,8 @@ struct model {
     struct arena arena;  // the family's structs, vectors, names
     struct checkpoint *checkpoint;
     const struct family *family;
-    void *weights;  // the family's model struct; NULL when opened without weights
+    struct packing_config packing;  // how the checkpoint keeps quantised matrices
+    void *weights;                  // the family's model struct; NULL when opened without weights
     struct exec exec;
     struct tokenizer *tokenizer;
     struct template *template;  // NULL when the checkpoint has none

@@ -17,6 +17,11 @@ static const struct dtype_info infos[DT_COUNT] = {
     [DT_BOOL] = {"BOOL", 1, 1, false, 0},
     [DT_F8_E4M3] = {"F8_E4M3", 1, 1, false, 0},
     [DT_F8_E5M2] = {"F8_E5M2", 1, 1, false, 0},
+    [DT_F8_E8M0] = {"F8_E8M0", 1, 1, false, 0},
+    [DT_U32] = {"U32", 1, 4, false, 0},
+    [DT_F8_32] = {"fp8 a scale 32", 32, 36, false, 0},
+    [DT_F8_64] = {"fp8 a scale 64", 64, 68, false, 0},
+    [DT_F8_128] = {"fp8 a scale 128", 128, 132, false, 0},
     [DT_Q8_0] = {"Q8_0", 32, 34, true, 32},
     [DT_Q4_0] = {"Q4_0", 32, 18, true, 32},
     [DT_Q4_1] = {"Q4_1", 32, 20, true, 32},
@@ -39,6 +44,19 @@ static const struct dtype_info infos[DT_COUNT] = {
     [DT_TQ1_0] = {"TQ1_0", 256, 54, true, 32},
     [DT_TQ2_0] = {"TQ2_0", 256, 66, true, 32},
     [DT_MXFP4] = {"MXFP4", 32, 17, true, 32},
+    [DT_U4_32] = {"u4 a scale 32", 32, 24, true, 32},
+    [DT_U4_64] = {"u4 a scale 64", 64, 40, true, 64},
+    [DT_U4_128] = {"u4 a scale 128", 128, 72, true, 128},
+    [DT_U8_32] = {"u8 a scale 32", 32, 40, true, 32},
+    [DT_U8_64] = {"u8 a scale 64", 64, 72, true, 64},
+    [DT_U8_128] = {"u8 a scale 128", 128, 136, true, 128},
+    [DT_S4_32] = {"i4 a scale 32", 32, 20, true, 32},
+    [DT_S4_64] = {"i4 a scale 64", 64, 36, true, 64},
+    [DT_S4_128] = {"i4 a scale 128", 128, 68, true, 128},
+    [DT_S8_16] = {"i8 a scale 16", 16, 20, true, 16},
+    [DT_S8_32] = {"i8 a scale 32", 32, 36, true, 32},
+    [DT_S8_64] = {"i8 a scale 64", 64, 68, true, 64},
+    [DT_S8_128] = {"i8 a scale 128", 128, 132, true, 128},
     [DT_Q8] = {"q8", 128, 130, true, 128},
     [DT_Q4] = {"q4", 32, 18, true, 32},
 };
@@ -48,9 +66,10 @@ static const struct {
     const char *name;
     enum dtype dtype;
 } safetensors_names[] = {
-    {"F32", DT_F32}, {"F16", DT_F16},   {"BF16", DT_BF16},       {"F64", DT_F64},
-    {"I8", DT_I8},   {"U8", DT_U8},     {"I16", DT_I16},         {"I32", DT_I32},
-    {"I64", DT_I64}, {"BOOL", DT_BOOL}, {"F8_E4M3", DT_F8_E4M3}, {"F8_E5M2", DT_F8_E5M2},
+    {"F32", DT_F32},         {"F16", DT_F16},   {"BF16", DT_BF16},       {"F64", DT_F64},
+    {"I8", DT_I8},           {"U8", DT_U8},     {"I16", DT_I16},         {"I32", DT_I32},
+    {"I64", DT_I64},         {"BOOL", DT_BOOL}, {"F8_E4M3", DT_F8_E4M3}, {"F8_E5M2", DT_F8_E5M2},
+    {"F8_E8M0", DT_F8_E8M0}, {"U32", DT_U32},
 };
 
 /* ggml's type numbers (the GGUF specification, enum ggml_type). */

@@ -21,6 +21,11 @@ enum dtype {
     DT_BOOL,
     DT_F8_E4M3,
     DT_F8_E5M2,
+    DT_F8_E8M0,
+    DT_U32,
+    DT_F8_32,  // e4m3 codes in blocks with an f32 scale, see quant.c: rule A
+    DT_F8_64,
+    DT_F8_128,
     DT_Q8_0,  // GGUF blocks from here; layouts are drawn in quant.c
     DT_Q4_0,
     DT_Q4_1,
@@ -43,6 +48,19 @@ enum dtype {
     DT_TQ1_0,
     DT_TQ2_0,
     DT_MXFP4,
+    DT_U4_32,  // what file/packed.h makes of matrices in several tensors; layouts in quant.c
+    DT_U4_64,
+    DT_U4_128,
+    DT_U8_32,
+    DT_U8_64,
+    DT_U8_128,
+    DT_S4_32,
+    DT_S4_64,
+    DT_S4_128,
+    DT_S8_16,
+    DT_S8_32,
+    DT_S8_64,
+    DT_S8_128,
     DT_Q8,  // ours: --quant q8, groups of 128, fp16 scales
     DT_Q4,  // ours: --quant q4, groups of 32, fp16 scales
     DT_COUNT

@@ -17,6 +17,12 @@
  *   q8    d:f16  q[128]:i8                              ours
  *   q4    d:f16  n[16]                                  ours: as Q4_0, codes -7..7
  *
+ *   u4 g  d:f32 b:f32 n[g/2]                            w = d*q + b; q[2i] = low(n[i])
+ *   u8 g  d:f32 b:f32 q[g]:i8                           w = d*q + b
+ *   i4 g  d:f32 n[g/2]                                  w = d*(q - 8)
+ *   i8 g  d:f32 q[g]:i8                                 w = d*q
+ *   fp8 g d:f32 c[g]                                    w = e4m3(c) * d, rounded once; rule A
+ *
  * Bounds of rule B's integers with |activation| <= 32639 = A (all below 2^31 = 2.147e9):
  *
  *   one scale    g * max|q| * A:      Q8_0 32*128*A = 1.34e8;  q8 128*127*A = 5.3e8
@@ -24,6 +30,7 @@
  *   two level    isum * sc:           Q2_K 16*3*A*15 = 2.4e7;  Q3_K 16*4*A*32 = 6.7e7
  *                Q4_K 32*15*A*63 = 9.9e8;   Q6_K 16*32*A*128 = 2.139e9
  *   Q5_K         32*31*A*63 = 2.04e9
+ *   u4, i4 128   128*15*A = 6.3e7;    u8, i8 128   128*128*A = 5.4e8
  *   minimum      m * qsum:            Q2_K 15*16*A = 7.8e6;    Q4_K, Q5_K 63*32*A = 6.6e7
  */
 #include "quant.h"
@@ -229,6 +236,90 @@ static void decode_q8(const unsigned char *at, struct quant_block *out) {
     memcpy(out->code, at + 2, 128);
 }
 
+static float f32_at(const unsigned char *at) {
+    float value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+static void pairs(const unsigned char *n, int8_t *code, int32_t size, int offset) {
+    for (int32_t i = 0; i < size; i += 2) {
+        code[i] = (int8_t)((n[i / 2] & 15) - offset);
+        code[i + 1] = (int8_t)((n[i / 2] >> 4) - offset);
+    }
+}
+
+static void decode_affine(const unsigned char *at, struct quant_block *out) {
+    decode_one_scale(out, f32_at(at), 1);
+    out->dmin = -f32_at(at + 4);
+    out->m[0] = 1;
+}
+
+static void decode_u4_32(const unsigned char *at, struct quant_block *out) {
+    decode_affine(at, out);
+    pairs(at + 8, out->code, 32, 0);
+}
+
+static void decode_u8_32(const unsigned char *at, struct quant_block *out) {
+    decode_affine(at, out);
+    memcpy(out->code, at + 8, 32);
+}
+
+static void decode_s4_32(const unsigned char *at, struct quant_block *out) {
+    decode_one_scale(out, f32_at(at), 1);
+    pairs(at + 4, out->code, 32, 8);
+}
+
+static void decode_s8_32(const unsigned char *at, struct quant_block *out) {
+    decode_one_scale(out, f32_at(at), 1);
+    memcpy(out->code, at + 4, 32);
+}
+
+static void decode_u4_64(const unsigned char *at, struct quant_block *out) {
+    decode_affine(at, out);
+    pairs(at + 8, out->code, 64, 0);
+}
+
+static void decode_u8_64(const unsigned char *at, struct quant_block *out) {
+    decode_affine(at, out);
+    memcpy(out->code, at + 8, 64);
+}
+
+static void decode_s4_64(const unsigned char *at, struct quant_block *out) {
+    decode_one_scale(out, f32_at(at), 1);
+    pairs(at + 4, out->code, 64, 8);
+}
+
+static void decode_s8_64(const unsigned char *at, struct quant_block *out) {
+    decode_one_scale(out, f32_at(at), 1);
+    memcpy(out->code, at + 4, 64);
+}
+
+static void decode_u4_128(const unsigned char *at, struct quant_block *out) {
+    decode_affine(at, out);
+    pairs(at + 8, out->code, 128, 0);
+}
+
+static void decode_u8_128(const unsigned char *at, struct quant_block *out) {
+    decode_affine(at, out);
+    memcpy(out->code, at + 8, 128);
+}
+
+static void decode_s4_128(const unsigned char *at, struct quant_block *out) {
+    decode_one_scale(out, f32_at(at), 1);
+    pairs(at + 4, out->code, 128, 8);
+}
+
+static void decode_s8_128(const unsigned char *at, struct quant_block *out) {
+    decode_one_scale(out, f32_at(at), 1);
+    memcpy(out->code, at + 4, 128);
+}
+
+static void decode_s8_16(const unsigned char *at, struct quant_block *out) {
+    decode_one_scale(out, f32_at(at), 1);
+    memcpy(out->code, at + 4, 16);
+}
+
 static const struct {
     void (*decode)(const unsigned char *at, struct quant_block *out);
     bool has_minimum;
@@ -244,7 +335,14 @@ static const struct {
     [DT_IQ3_S] = {decode_iq3_s, false},     [DT_IQ1_S] = {decode_iq1_s, false},
     [DT_IQ1_M] = {decode_iq1_m, false},     [DT_TQ1_0] = {decode_tq1_0, false},
     [DT_TQ2_0] = {decode_tq2_0, false},     [DT_MXFP4] = {decode_mxfp4, false},
-    [DT_Q8] = {decode_q8, false},           [DT_Q4] = {decode_q4_0, false},
+    [DT_U4_32] = {decode_u4_32, true},      [DT_U8_32] = {decode_u8_32, true},
+    [DT_S4_32] = {decode_s4_32, false},     [DT_S8_32] = {decode_s8_32, false},
+    [DT_U4_64] = {decode_u4_64, true},      [DT_U8_64] = {decode_u8_64, true},
+    [DT_S4_64] = {decode_s4_64, false},     [DT_S8_64] = {decode_s8_64, false},
+    [DT_U4_128] = {decode_u4_128, true},    [DT_U8_128] = {decode_u8_128, true},
+    [DT_S4_128] = {decode_s4_128, false},   [DT_S8_128] = {decode_s8_128, false},
+    [DT_S8_16] = {decode_s8_16, false},     [DT_Q8] = {decode_q8, false},
+    [DT_Q4] = {decode_q4_0, false},
 };
 
 bool quant_has_minimum(enum dtype dtype) {
@@ -269,6 +367,21 @@ static void block_to_f32(enum dtype dtype, const unsigned char *at, float *out) 
     }
 }
 
+float e4m3_to_f32(uint8_t code) {
+    int exponent = code >> 3 & 15, mantissa = code & 7;
+    float value =
+        exponent == 0 ? ldexpf((float)mantissa, -9) : ldexpf((float)(8 + mantissa), exponent - 10);
+    value = (code & 127) == 127 ? NAN : value;
+    return (code & 128) != 0 ? -value : value;
+}
+
+static void fp8_to_f32(const unsigned char *at, float *out, int32_t n) {
+    float d = f32_at(at);
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = e4m3_to_f32(at[4 + i]) * d;
+    }
+}
+
 void quant_to_f32(enum dtype dtype, const void *blocks, float *out, int64_t n) {
     const struct dtype_info *info = dtype_info(dtype);
     const unsigned char *at = blocks;
@@ -283,6 +396,11 @@ void quant_to_f32(enum dtype dtype, const void *blocks, float *out, int64_t n) {
             break;
         case DT_BF16:
             out[i] = bf16_to_f32((uint16_t)(at[0] | at[1] << 8));
+            break;
+        case DT_F8_32:
+        case DT_F8_64:
+        case DT_F8_128:
+            fp8_to_f32(at, out + i, info->block_values);
             break;
         default:
             assert(info->is_quantised);

@@ -36,6 +36,7 @@ bool quant_has_nonfinite(enum dtype dtype, const void *blocks, int64_t n);
 float f16_to_f32(uint16_t half);   // exact
 uint16_t f32_to_f16(float value);  // nearest even; overflow to infinity
 float bf16_to_f32(uint16_t half);  // exact
+float e4m3_to_f32(uint8_t code);   // exact; the two NaNs are NaN
 
 /* --quant: encode a row of f32 values to DT_Q8 or DT_Q4 (contract, rule B, last paragraph).
  * `n` is a multiple of the group; the bytes are a function of the values alone. */

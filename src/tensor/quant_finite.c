@@ -35,6 +35,11 @@ static bool is_full_half(const unsigned char *block, int at) {
 }
 
 static bool is_bad_block(enum dtype dtype, const unsigned char *block) {
+    if (dtype >= DT_U4_32 && dtype <= DT_S8_128) {
+        bool is_affine = dtype <= DT_U8_128;
+        return has_full_exponent(block, is_affine ? 8 : 4, 0x7F8000007F800000u,
+                                 0x0080000000800000u);
+    }
     switch (dtype) {
     case DT_MXFP4:
         return block[0] == 255;

@@ -94,4 +94,5 @@ def main():
         (pathlib.Path(sys.argv[1]) / f"{name}.bin").write_bytes(raw)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -214,7 +214,14 @@ static void plan_int(struct cpu_weight *packed, const struct weight *weight) {
         [DT_IQ3_S] = {SCALES_SUB, false, false},    [DT_IQ1_S] = {SCALES_SUB, false, true},
         [DT_IQ1_M] = {SCALES_SUB, false, true},     [DT_TQ1_0] = {SCALES_PLAIN, true, false},
         [DT_TQ2_0] = {SCALES_PLAIN, true, false},   [DT_MXFP4] = {SCALES_PLAIN, false, true},
-        [DT_Q8] = {SCALES_PLAIN, false, false},     [DT_Q4] = {SCALES_PLAIN, true, false},
+        [DT_U4_32] = {SCALES_BIAS, true, true},     [DT_U8_32] = {SCALES_BIAS, false, true},
+        [DT_S4_32] = {SCALES_PLAIN, true, true},    [DT_S8_32] = {SCALES_PLAIN, false, true},
+        [DT_U4_64] = {SCALES_BIAS, true, true},     [DT_U8_64] = {SCALES_BIAS, false, true},
+        [DT_S4_64] = {SCALES_PLAIN, true, true},    [DT_S8_64] = {SCALES_PLAIN, false, true},
+        [DT_U4_128] = {SCALES_BIAS, true, true},    [DT_U8_128] = {SCALES_BIAS, false, true},
+        [DT_S4_128] = {SCALES_PLAIN, true, true},   [DT_S8_128] = {SCALES_PLAIN, false, true},
+        [DT_S8_16] = {SCALES_PLAIN, false, true},   [DT_Q8] = {SCALES_PLAIN, false, false},
+        [DT_Q4] = {SCALES_PLAIN, true, false},
     };
     const struct dtype_info *info = dtype_info(weight->t.dtype);
     int32_t groups_per_block = info->block_values / info->group;
