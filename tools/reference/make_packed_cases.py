@@ -22,7 +22,8 @@ TYPES = {"float32": "F32", "float16": "F16", "uint32": "U32", "int32": "I32", "u
 
 def save(folder, name, config, tensors, kinds={}):
     header, data, at = {}, b"", 0
-    tensors["m.values"] = tensors["m.values"][::3].astype(np.float32)
+    if "m.values" in tensors:
+        tensors["m.values"] = tensors["m.values"][::3].astype(np.float32)
     for key, value in tensors.items():
         raw = np.ascontiguousarray(value).tobytes()
         kind = kinds.get(key, TYPES[value.dtype.name])
