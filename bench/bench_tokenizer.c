@@ -19,7 +19,7 @@
 
 static double now_s(void) {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);  // the machine may be shared
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 

@@ -171,7 +171,8 @@ static enum status turn(struct chat *chat, const char *text, size_t size, struct
     struct reply reply = {0};
     enum status status;
     if (chat->args->raw) {
-        struct encode_options options = {.adds_special = true, .parses_special = true};
+        struct encode_options options = {
+            .adds_special = true, .adds_once = true, .parses_special = true};
         status =
             tokenizer_encode(engine_model(chat->engine)->tokenizer, text, size, options, &ids, err);
     } else {

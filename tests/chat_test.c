@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* The bytes with every `from` replaced by `to`. */
 static void replace_all(struct buffer *bytes, const char *from, const char *to) {
@@ -208,9 +209,41 @@ TEST(tok_10_other_text_keeps_its_ids) {
 }
 END
 
+/* A folder in which every file but one is the fixture's. */
+TEST(tok_11_every_end_of_turn_id_of_the_configs_ends_a_turn) {
+    static const char *const same[] = {"config.json", "tokenizer.json", "tokenizer_config.json",
+                                       "model.safetensors"};
+    static const char generation[] = "{\"eos_token_id\": [3, 2]}";
+    char folder[] = "/tmp/chat_test.XXXXXX", from[300], to[300], here[200];
+    struct model_options options = {.device = "cpu", .without_weights = true};
+    struct model *model = NULL;
+    struct error err = {0};
+    CHECK(mkdtemp(folder) != NULL && getcwd(here, sizeof here) != NULL);
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        snprintf(from, sizeof from, "%s/tests/data/family/qwen3/%s", here, same[i]);
+        snprintf(to, sizeof to, "%s/%s", folder, same[i]);
+        CHECK_EQ_INT(symlink(from, to), 0);
+    }
+    snprintf(to, sizeof to, "%s/generation_config.json", folder);
+    CHECK_OK(file_write(to, generation, sizeof generation - 1, &err), err);
+    CHECK_OK(model_open(&model, folder, &options, &err), err);
+    CHECK_EQ_INT(model->n_eos, 3);  // those two, and config.json's and tokenizer_config.json's
+    CHECK_EQ_INT(model->eos[0], 3);
+    CHECK_EQ_INT(model->eos[1], 2);
+    CHECK_EQ_INT(model->eos[2], 0);
+    model_close(model);
+    unlink(to);
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        snprintf(to, sizeof to, "%s/%s", folder, same[i]);
+        unlink(to);
+    }
+    rmdir(folder);
+}
+END
+
 SUITE(chat, 30, tok_10_control_tokens_in_user_text_are_text,
       tok_10_the_switch_reads_control_tokens_of_user_text,
       tok_10_control_tokens_around_tools_are_text,
       tok_10_control_tokens_that_are_not_flagged_special_are_text_too,
       tok_10_no_control_token_is_made_of_user_text_and_the_templates,
-      tok_10_other_text_keeps_its_ids)
+      tok_10_other_text_keeps_its_ids, tok_11_every_end_of_turn_id_of_the_configs_ends_a_turn)

@@ -142,9 +142,24 @@ static void check_spelling(const struct tokenizer *tokenizer, const char *text,
     buffer_free(&out);
 }
 
-/* Encoded and decoded again, the text must be the same. */
-static void check_round_trip(const struct tokenizer *tokenizer, const char *text, size_t size,
-                             struct encode_options options) {
+/* TOK-09: a text that begins with the bos gets no second one, unless asked for. */
+TEST(tokenizer_puts_one_bos_before_a_text_that_may_have_it) {
+    static const struct encode_options once = {
+        .adds_special = true, .adds_once = true, .parses_special = true};
+    struct tokenizer *tokenizer = open_file("tests/data/tokenizer/toy_bert/tokenizer.json");
+    check_spelling(tokenizer, "[CLS]the", once, "[CLS]|the|[SEP]");
+    check_spelling(tokenizer, "the", once, "[CLS]|the|[SEP]");
+    check_spelling(tokenizer, "", once, "[CLS]|[SEP]");
+    check_spelling(tokenizer, "[CLS][CLS]the", once, "[CLS]|[CLS]|the|[SEP]");
+    check_spelling(tokenizer, "[CLS]the", wrapped, "[CLS]|[CLS]|the|[SEP]");
+    tokenizer_close(tokenizer);
+}
+END
+
+    /* Encoded and decoded again, the text must be the same. */
+    static void
+    check_round_trip(const struct tokenizer *tokenizer, const char *text, size_t size,
+                     struct encode_options options) {
     struct token_ids ids = encode(tokenizer, text, size, options);
     struct buffer out;
     buffer_init(&out, 1 << 20);
@@ -712,6 +727,7 @@ TEST(tokenizer_may_be_shared_by_threads) {
 END
 
 SUITE(tokenizer, 60, tokenizer_gives_the_ids_and_texts_of_the_reference_for_every_family,
+      tokenizer_puts_one_bos_before_a_text_that_may_have_it,
       tokenizer_gives_each_part_between_special_tokens_its_own_space,
       tokenizer_invents_no_space_where_the_pipeline_asks_for_none,
       tokenizer_drops_no_character_that_falls_back_to_bytes,

@@ -14,7 +14,8 @@ struct prompts {
 
 static enum status add_text(struct prompts *p, const struct model *model, const struct json *text,
                             bool echoes, struct error *err) {
-    struct encode_options options = {.adds_special = true, .parses_special = true};
+    struct encode_options options = {
+        .adds_special = true, .adds_once = true, .parses_special = true};
     struct token_ids *ids = &p->ids[p->n];
     const char *bytes = json_text(text, "");
     size_t size = json_text_size(text);

@@ -291,7 +291,9 @@ static void flush_characters(struct decoding *decoding, int i, bool is_last, str
         at += utf8_invalid_length(bytes->data + at, stop - at);
         done = at;
     }
-    feed(decoding, i + 1, bytes->data + done, stop - done, out);
+    if (stop > done) {
+        feed(decoding, i + 1, bytes->data + done, stop - done, out);
+    }
     buffer_drop(bytes, stop);
 }
 

@@ -436,7 +436,7 @@ bool filter_slice(struct render *r, struct value v, const struct call *c, struct
 /* The call without its first `n` positional arguments. */
 static struct call rest_of(const struct call *c, size_t n) {
     n = n < c->n ? n : c->n;
-    return (struct call){c->at + n, c->n - n, c->keywords};
+    return (struct call){n > 0 ? c->at + n : c->at, c->n - n, c->keywords};
 }
 
 /* These look at nothing of a false value, None among them. */

@@ -205,6 +205,17 @@ static void make_valid(const char *text, size_t size, struct buffer *out) {
     buffer_append(out, text + done, size - done);
 }
 
+/* Takes the ids that were put before the text out again when the text's own are the same. */
+static void drop_double_start(const struct tokenizer *tokenizer, struct token_ids *out,
+                              int32_t from) {
+    size_t n = (size_t)tokenizer->n_before;
+    int32_t *ids = out->at + from;
+    if (n > 0 && (size_t)(out->n - from) >= 2 * n && memcmp(ids, ids + n, n * sizeof *ids) == 0) {
+        memmove(ids, ids + n, ((size_t)(out->n - from) - n) * sizeof *ids);
+        out->n -= tokenizer->n_before;
+    }
+}
+
 enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t text_size,
                              struct encode_options options, struct token_ids *out,
                              struct error *err) {
@@ -230,12 +241,16 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text
         text_size = valid.size;
     }
     encoder.text = text;
+    int32_t from = out->n;
     int32_t n_before = options.adds_special ? tokenizer->n_before : 0;
     for (int32_t i = 0; i < n_before; i++) {
         ids_push(out, tokenizer->before[i]);
     }
     enum status status =
         encode_around(&encoder, &tokenizer->raw, text, text_size, true, encode_raw);
+    if (status == STATUS_OK && options.adds_special && options.adds_once) {
+        drop_double_start(tokenizer, out, from);
+    }
     for (int32_t i = 0; options.adds_special && i < tokenizer->n_after; i++) {
         ids_push(out, tokenizer->after[i]);
     }

@@ -52,6 +52,7 @@ struct token_ids {
 
 struct encode_options {
     bool adds_special;    // apply the post-processor (bos, eos)
+    bool adds_once;       // but put nothing before a text that begins with just that
     bool parses_special;  // added tokens written out in the text become their id; when false, the
                           // *special* ones are plain characters (user text), others still match
     /* Ascending offsets into the text; no control token that spans one is taken (marks.h). */
