@@ -372,6 +372,11 @@ TEST(gpt_oss_gives_the_reference_logits_and_continuations) {
 }
 END
 
+TEST(qwen3_next_gives_the_reference_logits_and_continuations) {
+    check_family("qwen3_next", 1e-3, 0);
+}
+END
+
 TEST(glm4_moe_gives_the_reference_logits_and_continuations) {
     check_family("glm4_moe", 8e-5, 1.3e-4);
 }
@@ -471,6 +476,7 @@ TEST(logits_are_one_value_over_isa_threads_rows_and_chunk) {
     check_hash("glm4_moe", (struct model_options){0});
     check_hash("qwen3_moe", (struct model_options){.quant = QUANT_Q8});
     check_hash("mistral", (struct model_options){0});
+    check_hash("qwen3_next", (struct model_options){0});
     check_hash("gpt_oss", (struct model_options){0});
     check_hash("phi3", (struct model_options){0});
     check_hash("deepseek_v3", (struct model_options){0});
@@ -512,6 +518,7 @@ SUITE(family, 300, llama_gives_the_reference_logits_and_continuations,
       mistral_gives_the_reference_logits_and_continuations,
       phi3_gives_the_reference_logits_and_continuations,
       gpt_oss_gives_the_reference_logits_and_continuations,
+      qwen3_next_gives_the_reference_logits_and_continuations,
       glm4_moe_gives_the_reference_logits_and_continuations,
       gemma3_gives_the_reference_logits_and_continuations,
       logits_are_one_value_over_isa_threads_rows_and_chunk,

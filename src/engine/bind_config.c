@@ -393,7 +393,10 @@ static bool has_tensor(const struct model *model, const char *name) {
 static void infer_draft(struct model *model) {
     const struct family *family = model->family;
     unsigned char *config = (unsigned char *)model->weights + family->config_at;
-    if (family->draft_weights != NULL && !has_tensor(model, family->draft_weights[0].name)) {
+    if (family->n_draft_layers_at == 0) {
+        return;
+    }
+    if (family->draft_weights == NULL || !has_tensor(model, family->draft_weights[0].name)) {
         *(int32_t *)(void *)(config + family->n_draft_layers_at) = 0;
     }
 }

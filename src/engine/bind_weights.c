@@ -290,6 +290,37 @@ static enum status bind_conv(struct binding *b, const struct checkpoint_tensor *
     return bind_bias(b, channels);
 }
 
+/* Rows in the order of struct row_groups, in memory of our own. */
+static enum status bind_grouped(struct binding *b, const struct checkpoint_tensor *t) {
+    const unsigned char *config =
+        (const unsigned char *)b->model->weights + b->model->family->config_at;
+    const struct row_groups *groups = (const void *)(config + b->spec->gguf_heads_at);
+    int32_t rows = bind_field(b, b->spec->rows_at), cols = bind_field(b, b->spec->cols_at);
+    size_t row_size = 0;
+    enum status status = bind_check_shape(b, t, groups->n_groups * groups->group_rows, cols);
+    if (status == STATUS_OK) {
+        status = bind_check_numeric(b, t);
+    }
+    if (status != STATUS_OK || !dtype_row_size(t->dtype, cols, &row_size)) {
+        return status;
+    }
+    unsigned char *to = bind_own(b->model, row_size * (size_t)rows);
+    if (to == NULL) {
+        return bind_no_memory(b, t->name, row_size * (size_t)rows);
+    }
+    struct checkpoint_tensor gathered = *t;
+    gathered.dims[0] = rows;
+    gathered.data = to;
+    for (int32_t p = 0; p < groups->n_parts; p++) {
+        size_t size = row_size * (size_t)groups->part[p].n;
+        for (int32_t g = 0; g < groups->n_groups; g++, to += size) {
+            size_t row = (size_t)g * (size_t)groups->group_rows + (size_t)groups->part[p].first;
+            memcpy(to, (const unsigned char *)t->data + row * row_size, size);
+        }
+    }
+    return bind_matrix(b, &gathered);
+}
+
 static enum status bind_constant(struct binding *b) {
     const unsigned char *config =
         (const unsigned char *)b->model->weights + b->model->family->config_at;
@@ -327,6 +358,8 @@ static enum status bind_one(struct binding *b) {
         return bind_vector(b, t);
     case WEIGHT_CONV:
         return bind_conv(b, t);
+    case WEIGHT_GROUPED:
+        return bind_grouped(b, t);
     default:
         return bind_matrix(b, t);
     }
@@ -358,9 +391,10 @@ static enum status bind_table(struct model *model, const struct weight_spec *tab
         }
         enum status status = bind_one(&b);
         if (status == STATUS_OK) {
-            status =
-                bind_open(model, weight, table[i].kind == WEIGHT_EMBED,
-                          table[i].kind == WEIGHT_MATRIX || table[i].kind == WEIGHT_ROUTER, err);
+            status = bind_open(model, weight, table[i].kind == WEIGHT_EMBED,
+                               table[i].kind == WEIGHT_MATRIX || table[i].kind == WEIGHT_ROUTER ||
+                                   table[i].kind == WEIGHT_GROUPED,
+                               err);
         }
         if (status != STATUS_OK) {
             return status;

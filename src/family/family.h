@@ -36,8 +36,9 @@ enum weight_kind {
     WEIGHT_VECTOR_PLUS_1,  // a norm's gain stored as its distance from 1; GGUF has added it
     WEIGHT_BARE_VECTOR,    // a vector whose name in safetensors has no ".weight" behind it
     WEIGHT_ROUTER,         // a matrix that stays as it is: rule A
-    WEIGHT_CONV,           // [cols, 1, rows] becomes f32 [rows, cols]: a row a tap, oldest first
-    WEIGHT_CONSTANT,       // not in checkpoints: f32 [1, cols], all the float at rows_at
+    WEIGHT_GROUPED,   // a matrix whose rows are gathered: gguf_heads_at has a struct row_groups
+    WEIGHT_CONV,      // [cols, 1, rows] becomes f32 [rows, cols]: a row a tap, oldest first
+    WEIGHT_CONSTANT,  // not in checkpoints: f32 [1, cols], all the float at rows_at
 };
 
 /* One tensor.  `%d` in a name is the layer, and in the draft head's the number of layers.  Where
@@ -52,6 +53,15 @@ struct weight_spec {
     bool may_have_bias;     // NAME.bias is taken when present
     size_t gguf_heads_at;   // int32_t in the config, or 0.  llama.cpp stores these rows permuted,
                             // head by head, for rotary pairs (2i, 2i + 1): put back at load
+};
+
+/* In the config: a tensor keeps its rows group by group; the matrix is part 0 of all groups, then
+ * part 1, ... */
+struct row_groups {
+    int32_t n_groups, group_rows, n_parts;
+    struct {
+        int32_t first, n;  // rows of a group
+    } part[3];
 };
 
 /* One matrix an expert: NAME with `%d` for the layer and `%e` for the expert; or all in one tensor

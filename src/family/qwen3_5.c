@@ -44,7 +44,8 @@ struct qwen3_5_config {
     int32_t attention_interval;   // without layer_types: every so many layers is attention
     int32_t n_draft_layers, draft_in_dim;
     int32_t n_experts, n_chosen, expert_dim, one;  // one: rows of the shared expert's gate
-    uint8_t layer_kinds[LIMIT_LAYERS];
+    struct row_groups group_qkv, group_z, group_b, group_a;  // qwen3_next, by key head
+    uint8_t layer_kinds[LIMIT_LAYERS], is_dense[LIMIT_LAYERS];
     float eps, key_eps;
     float query_gain, key_gain;  // of the norms that divide by the length
     bool is_tied, has_gate, normalises;
@@ -121,6 +122,7 @@ static const struct config_spec config_table[] = {
 
 static const struct config_spec moe_config_table[] = {
     CONFIG_ROWS,
+    {CONFIG(is_dense), CONFIG_LISTED, "mlp_only_layers", NULL, false, 0},
     {CONFIG(ffn_dim), CONFIG_INT, "shared_expert_intermediate_size", NULL, true, 0},
     {CONFIG(n_experts), CONFIG_INT, "num_experts", NULL, true, 0},
     {CONFIG(n_chosen), CONFIG_INT, "num_experts_per_tok", NULL, true, 0},
@@ -163,12 +165,23 @@ static const struct weight_spec weight_table[] = {
     ROW(MODEL(head), WEIGHT_MATRIX, "lm_head", CONFIG(vocab), CONFIG(dim)),
 };
 
-#define DELTA_ROWS                                                                                 \
+#define DELTA_INPUTS                                                                               \
     ROW(LAYER(wqkv), WEIGHT_MATRIX, DELTA "in_proj_qkv", CONFIG(qkv_dim), CONFIG(dim)),            \
         ROW(LAYER(wz), WEIGHT_MATRIX, DELTA "in_proj_z", CONFIG(values_dim), CONFIG(dim)),         \
         ROW(LAYER(wb), WEIGHT_MATRIX, DELTA "in_proj_b", CONFIG(n_value_heads), CONFIG(dim)),      \
-        ROW(LAYER(wa), WEIGHT_MATRIX, DELTA "in_proj_a", CONFIG(n_value_heads), CONFIG(dim)),      \
-        ROW(LAYER(kernel), WEIGHT_CONV, DELTA "conv1d", CONFIG(n_taps), CONFIG(qkv_dim)),          \
+        ROW(LAYER(wa), WEIGHT_MATRIX, DELTA "in_proj_a", CONFIG(n_value_heads), CONFIG(dim))
+#define GROUPED(at, name, rows, groups)                                                            \
+    {                                                                                              \
+        LAYER(at), WEIGHT_GROUPED, DELTA name, NULL, CONFIG(rows), CONFIG(dim), false,             \
+            CONFIG(groups)                                                                         \
+    }
+#define NEXT_INPUTS                                                                                \
+    GROUPED(wqkv, "in_proj_qkvz", qkv_dim, group_qkv),                                             \
+        GROUPED(wz, "in_proj_qkvz", values_dim, group_z),                                          \
+        GROUPED(wb, "in_proj_ba", n_value_heads, group_b),                                         \
+        GROUPED(wa, "in_proj_ba", n_value_heads, group_a)
+#define DELTA_ROWS                                                                                 \
+    ROW(LAYER(kernel), WEIGHT_CONV, DELTA "conv1d", CONFIG(n_taps), CONFIG(qkv_dim)),              \
         ROW(LAYER(a_log), WEIGHT_BARE_VECTOR, DELTA "A_log", 0, CONFIG(n_value_heads)),            \
         ROW(LAYER(dt_bias), WEIGHT_BARE_VECTOR, DELTA "dt_bias", 0, CONFIG(n_value_heads)),        \
         ROW(LAYER(out_norm), WEIGHT_VECTOR, DELTA "norm", 0, CONFIG(value_dim)),                   \
@@ -182,12 +195,21 @@ static const struct weight_spec attention_table[] = {
     ATTENTION_ROWS(LAYER, LAYERS),
     FFN_ROWS(LAYER, LAYERS),
 };
-static const struct weight_spec delta_table[] = {DELTA_ROWS, FFN_ROWS(LAYER, LAYERS)};
+static const struct weight_spec delta_table[] = {DELTA_INPUTS, DELTA_ROWS, FFN_ROWS(LAYER, LAYERS)};
 static const struct weight_spec moe_attention_table[] = {
     ATTENTION_ROWS(LAYER, LAYERS),
     MOE_ROWS(LAYER, LAYERS),
 };
-static const struct weight_spec moe_delta_table[] = {DELTA_ROWS, MOE_ROWS(LAYER, LAYERS)};
+static const struct weight_spec moe_delta_table[] = {
+    DELTA_INPUTS,
+    DELTA_ROWS,
+    MOE_ROWS(LAYER, LAYERS),
+};
+static const struct weight_spec next_delta_table[] = {
+    NEXT_INPUTS,
+    DELTA_ROWS,
+    MOE_ROWS(LAYER, LAYERS),
+};
 
 #define DRAFT_ROWS                                                                                 \
     ROW(MODEL(draft_in), WEIGHT_MATRIX, "mtp.fc", CONFIG(dim), CONFIG(draft_in_dim)),              \
@@ -209,6 +231,18 @@ static const struct experts_spec draft_experts[] = {EXPERTS(DRAFT, "mtp.layers.0
 static bool is_attention(const struct qwen3_5_config *c, int32_t layer) {
     return c->layer_kinds[layer] == LAYER_UNSAID ? (layer + 1) % c->attention_interval == 0
                                                  : c->layer_kinds[layer] == LAYER_ATTENTION;
+}
+
+/* qwen3_next keeps the inputs of delta nets by key head: q, k, its value heads' v, their z; b, a.
+ */
+static void set_groups(struct qwen3_5_config *c) {
+    int32_t share = c->n_value_heads / c->n_key_heads, values = share * c->value_dim;
+    int32_t keys = c->key_dim, rows = 2 * keys + 2 * values;
+    c->group_qkv =
+        (struct row_groups){c->n_key_heads, rows, 3, {{0, keys}, {keys, keys}, {2 * keys, values}}};
+    c->group_z = (struct row_groups){c->n_key_heads, rows, 1, {{2 * keys + values, values}}};
+    c->group_b = (struct row_groups){c->n_key_heads, 2 * share, 1, {{0, share}}};
+    c->group_a = (struct row_groups){c->n_key_heads, 2 * share, 1, {{share, share}}};
 }
 
 static enum status finish_config(void *config, struct rope_config *rope, struct error *err) {
@@ -239,6 +273,13 @@ static enum status finish_config(void *config, struct rope_config *rope, struct 
         return error_set(err, STATUS_UNSUPPORTED, "qwen3_5_moe: %d of %d experts", (int)c->n_chosen,
                          (int)c->n_experts);
     }
+    for (int32_t l = 0; l < c->n_layers; l++) {
+        if (c->is_dense[l] != 0) {
+            return error_set(err, STATUS_UNSUPPORTED,
+                             "qwen3_5_moe: layer %d is dense by mlp_only_layers", (int)l);
+        }
+    }
+    set_groups(c);
     c->one = 1;
     c->q_dim = c->n_heads * c->head_dim;
     c->q_gate_dim = 2 * c->q_dim;
@@ -262,6 +303,12 @@ static const struct weight_spec *moe_layer_weights(const void *config, int32_t l
     bool attends = is_attention(config, layer);
     *n = attends ? COUNT(moe_attention_table) : COUNT(moe_delta_table);
     return attends ? moe_attention_table : moe_delta_table;
+}
+
+static const struct weight_spec *next_layer_weights(const void *config, int32_t layer, int32_t *n) {
+    bool attends = is_attention(config, layer);
+    *n = attends ? COUNT(moe_attention_table) : COUNT(next_delta_table);
+    return attends ? moe_attention_table : next_delta_table;
 }
 
 static const struct experts_spec *experts(const void *config, int32_t layer, int32_t *n) {
@@ -446,6 +493,17 @@ const struct family family_qwen3_5_moe = {
     .layer_weights = moe_layer_weights,
     .draft_weights = moe_draft_table,
     .n_draft_weights = COUNT(moe_draft_table),
+    .experts = experts,
+    .n_experts_at = CONFIG(n_experts),
+    FAMILY_FIELDS,
+};
+
+const struct family family_qwen3_next = {
+    .name = "qwen3_next",
+    .title = "Qwen3-Next hybrids with routed experts",
+    .config = moe_config_table,
+    .n_config = COUNT(moe_config_table),
+    .layer_weights = next_layer_weights,
     .experts = experts,
     .n_experts_at = CONFIG(n_experts),
     FAMILY_FIELDS,

@@ -15,6 +15,7 @@ extern const struct family family_qwen3;
 extern const struct family family_qwen3_5;
 extern const struct family family_qwen3_5_moe;
 extern const struct family family_qwen3_moe;
+extern const struct family family_qwen3_next;
 
 /* clang-format off */
 const struct family *const families[] = {
@@ -29,6 +30,7 @@ const struct family *const families[] = {
     &family_qwen3_5,
     &family_qwen3_5_moe,
     &family_qwen3_moe,
+    &family_qwen3_next,
     NULL,
 };
 /* clang-format on */

@@ -1,7 +1,7 @@
 """make_family_cases.py OUT [NAME...] - tiny random checkpoints with the references that tests/family_test.c reads,
 computed by Hugging Face transformers (fp32, eager, CPU).
 
-Made tests/data/family/{qwen3_moe,mistral,phi3} (transformers 5.17); the tokenizers there are those of
+Made tests/data/family/{qwen3_moe,qwen3_next,mistral,phi3} (transformers 5.17); the tokenizers there are those of
 tests/data/tokenizer.  Needs PyPI torch, transformers and safetensors.  Per sequence: input_ids, the 16 largest
 logits of each position, logsumexp, four whole rows, and 32 greedily continued tokens through the model's cache; of
 the first sequence, the residual stream after each layer.  Random streams may differ between versions of torch:
@@ -26,6 +26,14 @@ CONFIGS = {
                       num_key_value_heads=2, head_dim=32, rms_norm_eps=1e-6, max_position_embeddings=4096,
                       rope_theta=1e6, decoder_sparse_step=1, mlp_only_layers=[], norm_topk_prob=True, num_experts=10,
                       num_experts_per_tok=3),
+    "qwen3_next": dict(COMMON, architectures=["Qwen3NextForCausalLM"], vocab_size=472, hidden_size=64,
+                       intermediate_size=96, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
+                       head_dim=32, rms_norm_eps=1e-6, max_position_embeddings=4096, rope_theta=1e7,
+                       partial_rotary_factor=0.25, full_attention_interval=2, linear_conv_kernel_dim=4,
+                       linear_key_head_dim=16, linear_value_head_dim=24, linear_num_key_heads=2,
+                       linear_num_value_heads=4, decoder_sparse_step=1, mlp_only_layers=[], moe_intermediate_size=24,
+                       shared_expert_intermediate_size=40, num_experts=10, num_experts_per_tok=3,
+                       norm_topk_prob=True),
     "mistral": dict(COMMON, architectures=["MistralForCausalLM"], vocab_size=480, hidden_size=64,
                     intermediate_size=144, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
                     head_dim=24, rms_norm_eps=1e-5, max_position_embeddings=2048, rope_theta=1e4, sliding_window=24),
@@ -37,11 +45,14 @@ CONFIGS = {
 LENGTHS, GREEDY, TOP = (7, 65, 200), 32, 16
 
 
-def fill(model, g):
+def fill(model, g, offset):
     """Random values of bf16: nothing is 0 or 1, norms least of all."""
     for name, p in sorted(model.named_parameters()):
-        if p.dim() == 1:
-            value = torch.randn(p.shape, generator=g) * 0.2 + 1.0
+        if name.endswith("A_log"):
+            value = torch.log(torch.rand(p.shape, generator=g) * 6 + 0.3)
+        elif p.dim() == 1:  # some norms keep their distance from 1
+            mean = 0.0 if offset and "linear_attn.norm" not in name else 1.0
+            value = torch.randn(p.shape, generator=g) * 0.2 + mean
         elif "embed" in name:
             value = torch.randn(p.shape, generator=g)
         else:
@@ -90,7 +101,7 @@ def make(name, folder):
     built._attn_implementation = "eager"
     model = getattr(transformers, config["architectures"][0])(built).float().eval()
     g = torch.Generator().manual_seed(921)
-    fill(model, g)
+    fill(model, g, name == "qwen3_next")
     copy.deepcopy(model).to(torch.bfloat16).save_pretrained(folder)  # its rope would not come back from bf16
     (folder / "config.json").write_text(json.dumps(config, indent=1))  # as releases spell it
     tensors = {}
