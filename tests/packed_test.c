@@ -5,6 +5,7 @@
 #include "packed.h"
 #include "quant.h"
 #include "score.h"
+#include "survey.h"
 #include "test.h"
 
 #include <math.h>
@@ -241,8 +242,34 @@ TEST(models_in_every_packing_give_the_logits_of_their_decoded_weights) {
 }
 END
 
+/* What `selfsame info` is made of: the rows must be those that opening gives, and every tensor of
+ * these checkpoints is asked for. */
+TEST(a_survey_lists_what_opening_would_hold) {
+    struct model *model = NULL;
+    struct survey survey;
+    struct error err = {0};
+    struct model_options options = {.device = "cpu", .without_weights = true, .rows_max = 16};
+    CHECK_OK(model_open(&model, "tests/data/packed_model/gptq_order", &options, &err), err);
+    CHECK_OK(survey_open(&survey, model, &err), err);
+    CHECK_EQ_INT(survey.n_rows, 15);  // 7 matrices, 5 gains, embedding, head, frequencies
+    CHECK(survey.scratch_size > 0);
+    int32_t n_ordered = 0;
+    for (int32_t i = 0; i < survey.n_rows; i++) {
+        n_ordered += survey.rows[i].uses_dot && survey.rows[i].dtype == DT_F32 &&
+                     survey.rows[i].rule == RULE_A;
+    }
+    CHECK_EQ_INT(n_ordered, 7);
+    for (int32_t i = 0; i < checkpoint_n_tensors(model->checkpoint); i++) {
+        ck_assert_msg(survey.asked[i], "%s", checkpoint_tensor(model->checkpoint, i)->name);
+    }
+    model_close(model);
+    survey_close(&survey);
+}
+END
+
 SUITE(packed, 60, every_packing_decodes_as_its_formula_does,
       the_comparison_sees_a_zero_point_off_by_one,
       a_quantisation_that_is_not_read_is_refused_by_name,
       parts_that_do_not_fit_their_matrix_are_refused_by_tensor,
-      models_in_every_packing_give_the_logits_of_their_decoded_weights)
+      models_in_every_packing_give_the_logits_of_their_decoded_weights,
+      a_survey_lists_what_opening_would_hold)

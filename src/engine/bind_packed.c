@@ -1,6 +1,7 @@
 /* bind_packed.c - matrices that the checkpoint keeps in several tensors become one, row by row. */
 #include "bind_parts.h"
 
+#include "survey.h"
 #include "threads.h"
 
 #include <stdlib.h>
@@ -29,13 +30,21 @@ enum status bind_unpack(struct model *model, const struct checkpoint_tensor *cod
         return status;
     }
     bool fits = dtype_row_size(matrix.dtype, matrix.stride, &job.row_size);
-    job.to = fits ? bind_own(model, job.row_size * (size_t)rows) : NULL;
-    if (job.to == NULL) {
+    job.to = fits && model->survey == NULL ? bind_own(model, job.row_size * (size_t)rows) : NULL;
+    if (job.to == NULL && model->survey == NULL) {
         return error_set(err, STATUS_NO_MEMORY, "tensor '%s': no room for its rows", codes->name);
+    }
+    const struct checkpoint_tensor *const parts[] = {matrix.codes, matrix.scales, matrix.zeros,
+                                                     matrix.order, matrix.whole,  matrix.shape};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        survey_ask(model, parts[i]);
+    }
+    *out = (struct tensor){matrix.dtype, rows, cols, matrix.stride, job.to};
+    if (model->survey != NULL) {
+        return STATUS_OK;
     }
     struct threads *threads = threads_open(model->options.backend.n_threads);
     threads_for(threads, rows, 16, unpack_rows, &job);
     threads_close(threads);
-    *out = (struct tensor){matrix.dtype, rows, cols, matrix.stride, job.to};
     return STATUS_OK;
 }

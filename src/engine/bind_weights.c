@@ -3,6 +3,7 @@
 
 #include "limits.h"
 #include "quant.h"
+#include "survey.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +51,9 @@ const struct checkpoint_tensor *bind_find(struct binding *b, const char *suffix,
                                     pattern, (int)layer, hole + 2, dot, end);
     const struct checkpoint_tensor *tensor = checkpoint_find(b->model->checkpoint, full);
     *name = full;
-    return tensor != NULL || is_gguf ? tensor : find_lifted(b, full);
+    tensor = tensor != NULL || is_gguf ? tensor : find_lifted(b, full);
+    survey_ask(b->model, tensor);
+    return tensor;
 }
 
 enum status bind_check_shape(struct binding *b, const struct checkpoint_tensor *t, int32_t rows,
@@ -87,7 +90,7 @@ enum status bind_check_numeric(struct binding *b, const struct checkpoint_tensor
     for (int32_t i = 0; i < t->n_dims; i++) {
         n *= t->dims[i];
     }
-    return !quant_has_nonfinite(t->dtype, t->data, n)
+    return b->model->survey != NULL || !quant_has_nonfinite(t->dtype, t->data, n)
                ? STATUS_OK
                : error_set(b->err, STATUS_BAD_INPUT,
                            "%s: tensor '%s' has weights that are not finite", t->file, t->name);

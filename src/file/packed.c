@@ -218,6 +218,7 @@ static void find_parts(struct packed_matrix *m, const struct checkpoint *c) {
     m->zeros = names[kind].zeros != NULL ? sibling(c, m->codes, names[kind].zeros) : NULL;
     m->order = names[kind].order != NULL ? sibling(c, m->codes, names[kind].order) : NULL;
     m->whole = whole != NULL ? sibling(c, m->codes, whole) : NULL;
+    m->shape = kind == PACKING_PACKED ? sibling(c, m->codes, "weight_shape") : NULL;
 }
 
 static int64_t count_of(const struct checkpoint_tensor *t) {

@@ -35,6 +35,7 @@ MUST_CHECK enum status packing_read(struct packing_config *out, const struct che
 struct packed_matrix {
     struct packing_config config;
     const struct checkpoint_tensor *codes, *scales, *zeros, *order, *whole;
+    const struct checkpoint_tensor *shape;  // says what the config says; NULL: absent
     int32_t rows, cols;
     int32_t bits, group;  // of the checkpoint: values that share a scale
     enum dtype dtype;     // what it becomes,
