@@ -50,10 +50,10 @@ struct model {
     void **owned;                  // large memory: rows put in order, --quant
     int32_t n_owned;
     struct survey *survey;  // not NULL while weights are only being listed, see survey.h
-    struct outputs last;  // of the last pass, in scratch
-    float *draft_hidden;  // [rows_max, dim] in backend memory; NULL without a draft head
-    float *host_logits;   // [LIMIT_OUT_ROWS, vocab] for backends whose memory is not the host's
-    char digest[65];      // weights, config, quant, acts, cache format, contract
+    struct outputs last;    // of the last pass, in scratch
+    float *draft_hidden;    // [rows_max, dim] in backend memory; NULL without a draft head
+    float *host_logits;     // [LIMIT_OUT_ROWS, vocab] for backends whose memory is not the host's
+    char digest[65];        // weights, config, quant, acts, cache format, contract
     char template_digest[65];
 };
 
