@@ -133,7 +133,7 @@ static void run(struct model *model, const struct json *reference, int32_t depth
             i < n_prompt ? json_at(prompt, i) : json_at(generated, i - n_prompt);
         l.ids[i] = (int32_t)json_int(id, 0);
     }
-    page_pool_init(&l.pool, model, (int32_t)n / PAGE_TOKENS + 2);
+    page_pool_init(&l.pool, model, (int32_t)n / PAGE_TOKENS + 2, 0);
     must(state_open(&l.state, &l.pool, (int32_t)n + DEPTH_MAX, NULL, &err), &err);
     follow(&l, reference, depth, tally);
     state_close(&l.state);

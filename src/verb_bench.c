@@ -218,7 +218,7 @@ static enum status run_bench(const struct args *args, struct model *model, struc
     long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
     int32_t n_threads = args->threads > 0 ? args->threads : (int32_t)n_cores;
     int32_t n_rounds = args->repeat < 1 ? 1 : args->repeat > ROUNDS_MAX ? ROUNDS_MAX : args->repeat;
-    page_pool_init(&r.pool, model, n_tokens / PAGE_TOKENS + 2);
+    page_pool_init(&r.pool, model, n_tokens / PAGE_TOKENS + 2, 0);
     r.ids = mem_zero((size_t)n_tokens, sizeof *r.ids);
     r.positions = mem_zero(LIMIT_ROWS, sizeof *r.positions);
     for (int32_t i = 0; i < n_tokens; i++) {

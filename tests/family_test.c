@@ -111,7 +111,7 @@ static struct timeline *timeline_open(struct model *model) {
     struct timeline *t = mem_zero(1, sizeof *t);
     struct error err = {0};
     t->model = model;
-    page_pool_init(&t->pool, model, TOKENS_MAX / PAGE_TOKENS);
+    page_pool_init(&t->pool, model, TOKENS_MAX / PAGE_TOKENS, 0);
     CHECK_OK(state_open(&t->state, &t->pool, TOKENS_MAX, NULL, &err), err);
     for (int32_t i = 0; i < TOKENS_MAX; i++) {
         t->positions[i] = t->rows[i] = i;

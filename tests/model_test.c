@@ -135,7 +135,7 @@ END
     struct state state;
     struct error err = {0};
     float value = 0;
-    page_pool_init(&pool, model, 1);
+    page_pool_init(&pool, model, 1, 0);
     CHECK_OK(state_open(&state, &pool, n, NULL, &err), err);
     CHECK_OK(state_grow(&state, n, &err), err);
     for (int32_t pos = 0; pos < n; pos++) {
@@ -228,7 +228,7 @@ static void check_poison(int32_t n_out) {
     struct model_options options = {.device = "cpu", .rows_max = 16};
     CHECK_OK(model_open(&model, fixture, &options, &err), err);
     unsigned char *poisoned = poison_embedding(model);
-    page_pool_init(&pool, model, 1);
+    page_pool_init(&pool, model, 1, 0);
     CHECK_OK(state_open(&state, &pool, 2, NULL, &err), err);
     CHECK_OK(state_grow(&state, 2, &err), err);
 

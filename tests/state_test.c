@@ -31,7 +31,9 @@ static struct engine *open_engine(const char *family, int32_t parallel, size_t n
     };
     snprintf(path, sizeof path, "tests/data/family/%s", family);
     CHECK_OK(model_open(&model, path, &options.model, &err), err);
-    options.state_budget = n_pages * model->page_size;
+    options.state_budget = n_pages * model->page_size + (size_t)parallel * model->fixed_size;
+    options.state_budget += options.state_budget / 3;  // for snapshots
+
     model_close(model);
     CHECK_OK(engine_open(&engine, path, &options, &err), err);
     return engine;
@@ -130,7 +132,7 @@ static void make_turn(struct turn *turns, int32_t i, uint64_t *state) {
     turn->namespace = chance(state, 4) == 0 ? "another" : NULL;
 }
 
-static void check_family(const char *family, bool is_reused) {
+static void check_family(const char *family) {
     static struct turn turns[N_REQUESTS];
     static const int32_t n_pages[N_ROUNDS] = {4, 7, 12, 60}, chunks[N_ROUNDS] = {33, 0, 256, 7};
     int64_t n_prompt = 0, n_cached = 0;
@@ -164,27 +166,28 @@ static void check_family(const char *family, bool is_reused) {
     printf("state %s: %d requests equal to themselves alone, %lld of %lld prompt tokens reused\n",
            family, N_REQUESTS * N_ROUNDS, (long long)n_cached, (long long)n_prompt);
     fflush(stdout);
-    CHECK_EQ_INT(n_cached > n_prompt / 4, is_reused);
+    CHECK(n_cached > n_prompt / 10);
 }
 
 TEST(reused_prefixes_change_no_byte_in_llama) {
-    check_family("llama", true);
+    check_family("llama");
 }
 END
 
 TEST(reused_prefixes_change_no_byte_in_qwen3) {
-    check_family("qwen3", true);
+    check_family("qwen3");
 }
 END
 
 TEST(reused_prefixes_change_no_byte_in_qwen3_5) {
-    check_family("qwen3_5", false);
+    check_family("qwen3_5");
 }
 END
 
-TEST(a_resend_computes_one_row_whatever_the_length) {
+    static void
+    check_resends(const char *family) {
     static const int32_t lengths[] = {1, 2, 255, 256, 257, 511, 512, 513, 700};
-    struct engine *engine = open_engine("llama", 1, 60, 0);
+    struct engine *engine = open_engine(family, 1, 60, 0);
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         struct turn turn = {.n_ids = lengths[i], .max_tokens = 5};
         make_text(turn.ids, turn.n_ids, i + 100);
@@ -193,10 +196,16 @@ TEST(a_resend_computes_one_row_whatever_the_length) {
         CHECK_EQ_INT(turn.alone.cache.first_new, turn.n_ids > 1 ? 0 : -1);
         struct receipt again = serve(engine, &turn);
         check_equal(&again, &turn);
-        CHECK_EQ_INT(again.usage.n_cached, lengths[i] - 1);
+        bool is_too_short = lengths[i] == 2 && strcmp(family, "qwen3_5") == 0;  // for a snapshot
+        CHECK_EQ_INT(again.usage.n_cached, is_too_short ? 0 : lengths[i] - 1);
         CHECK_EQ_INT(again.cache.first_new, -1);
     }
     engine_close(engine);
+}
+
+TEST(a_resend_computes_one_row_whatever_the_length) {
+    check_resends("llama");
+    check_resends("qwen3_5");
 }
 END
 
@@ -216,6 +225,25 @@ TEST(an_edit_reuses_everything_before_it_and_a_next_turn_the_reply) {
     next.n_ids = 640;
     got = serve(engine, &next);
     CHECK_EQ_INT(got.usage.n_cached, 629);  // of the last drawn token no row was computed
+    engine_close(engine);
+}
+END
+
+TEST(a_recurrent_model_learns_where_prompts_part) {
+    struct engine *engine = open_engine("qwen3_5", 1, 60, 0);
+    int32_t n_cached[3];
+    for (uint64_t i = 0; i < 3; i++) {
+        struct turn turn = {.n_ids = 700, .max_tokens = 2};
+        make_text(turn.ids, 600, 5);  // a common beginning
+        make_text(turn.ids + 600, 100, 50 + i);
+        struct receipt got = serve(engine, &turn);
+        n_cached[i] = got.usage.n_cached;
+        serve_alone("qwen3_5", &turn);
+        check_equal(&got, &turn);
+    }
+    CHECK_EQ_INT(n_cached[0], 0);
+    CHECK_EQ_INT(n_cached[1], 0);    // pages are there, but no snapshot
+    CHECK_EQ_INT(n_cached[2], 600);  // the second left one where it parted
     engine_close(engine);
 }
 END
@@ -277,7 +305,7 @@ TEST(exchanged_pages_are_noticed) {
     struct model_options options = {.device = "cpu", .backend = {.n_threads = 1}};
     int32_t ids[2][600];
     CHECK_OK(model_open(&model, "tests/data/family/llama", &options, &err), err);
-    page_pool_init(&pool, model, 20);
+    page_pool_init(&pool, model, 20, 0);
     make_text(ids[0], 600, 1);
     make_text(ids[1], 600, 2);
     struct row_digest first = last_row(&pool, ids[0], 600), other = last_row(&pool, ids[1], 600);
@@ -305,7 +333,7 @@ TEST(pages_are_counted_to_the_end) {
     struct state states[3];
     int32_t ids[900];
     CHECK_OK(model_open(&model, "tests/data/family/llama", &options, &err), err);
-    page_pool_init(&pool, model, 4);
+    page_pool_init(&pool, model, 4, 0);
     make_text(ids, 900, 1);
     last_row(&pool, ids, 900);
     CHECK_EQ_INT(pool.n_used + pool.n_promised, 0);
@@ -331,4 +359,5 @@ END
 SUITE(state, 300, reused_prefixes_change_no_byte_in_llama, reused_prefixes_change_no_byte_in_qwen3,
       reused_prefixes_change_no_byte_in_qwen3_5, a_resend_computes_one_row_whatever_the_length,
       an_edit_reuses_everything_before_it_and_a_next_turn_the_reply, namespaces_share_nothing,
+      a_recurrent_model_learns_where_prompts_part,
       exchanged_pages_are_noticed, pages_are_counted_to_the_end)

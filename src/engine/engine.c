@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARALLEL_DEFAULT = 16 };
+enum { PARALLEL_DEFAULT = 16, SNAPSHOTS_MAX = 4096 };
 
 struct engine {
     struct model *model;
@@ -42,7 +42,12 @@ static enum status size_state(struct engine *engine, const struct engine_options
                               struct scheduler_options *out, struct error *err) {
     const struct model *model = engine->model;
     size_t budget = options->state_budget > 0 ? options->state_budget : memory_available() / 2;
-    int64_t n_pages = (int64_t)(budget / model->page_size);
+    /* A quarter is for snapshots of recurrent layers, which the sessions themselves have too. */
+    size_t fixed = model->fixed_size;
+    size_t n_snapshots = fixed > 0 ? budget / 4 / fixed : 0;
+    n_snapshots = n_snapshots < SNAPSHOTS_MAX ? n_snapshots : SNAPSHOTS_MAX;
+    size_t taken = fixed * (n_snapshots + (size_t)out->parallel_max);
+    int64_t n_pages = taken < budget ? (int64_t)((budget - taken) / model->page_size) : 0;
     int32_t wanted = options->context_max > 0 ? options->context_max : model->context_max;
     if (options->context_max > model->context_max) {
         return error_set(err, STATUS_BAD_INPUT, "a context of %d tokens: the model was made for %d",
@@ -58,10 +63,11 @@ static enum status size_state(struct engine *engine, const struct engine_options
         return error_set(
             err, STATUS_NO_MEMORY,
             "a context of %d tokens needs %zu MiB; %zu MiB are allowed, which hold %lld",
-            (int)wanted, (size_t)pages_for(wanted) * model->page_size >> 20, budget >> 20,
+            (int)wanted, ((size_t)pages_for(wanted) * model->page_size + taken) >> 20, budget >> 20,
             (long long)(fits > 0 ? fits : 0));
     }
     out->n_pages = (int32_t)n_pages;
+    out->n_snapshots = (int32_t)n_snapshots;
     out->context_max = fits < wanted ? (int32_t)fits : wanted;
     engine->context_max = out->context_max;
     return STATUS_OK;

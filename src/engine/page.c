@@ -14,8 +14,10 @@ static size_t buckets_for(int32_t n_pages) {
     return n;
 }
 
-void page_pool_init(struct page_pool *pool, struct model *model, int32_t n_pages_max) {
-    *pool = (struct page_pool){.model = model, .n_pages_max = n_pages_max};
+void page_pool_init(struct page_pool *pool, struct model *model, int32_t n_pages_max,
+                    int32_t n_snapshots_max) {
+    *pool = (struct page_pool){
+        .model = model, .n_pages_max = n_pages_max, .snapshots.n_max = n_snapshots_max};
     pool->n_buckets = buckets_for(n_pages_max);
     pool->buckets = mem_zero(pool->n_buckets, sizeof(struct page *));
 }
@@ -100,6 +102,7 @@ void page_unlist(struct page_pool *pool, struct page *page) {
         at = &(*at)->next;
     }
     *at = page->next;
+    snapshots_drop(pool, page);
     page->is_listed = false;
     page->n_tokens = 0;
 }
@@ -133,6 +136,19 @@ struct page *page_find_tail(const struct page_pool *pool, const struct page_key 
         if (n_equal > *n_common) {
             *n_common = n_equal;
             best = page;
+        }
+    }
+    return best;
+}
+
+struct snapshot *page_find_snapshot(const struct page_pool *pool, const struct page_key *parent,
+                                    const int32_t *ids, int32_t n) {
+    struct snapshot *best = NULL;
+    for (struct page *page = *bucket_of(pool, parent); page != NULL; page = page->next) {
+        if (page->snapshots != NULL && is_child(page, parent)) {
+            int32_t n_most = page->n_tokens < n ? page->n_tokens : n;
+            struct snapshot *s = snapshot_find(page, common_tokens(page->ids, ids, n_most));
+            best = s != NULL && (best == NULL || s->at > best->at) ? s : best;
         }
     }
     return best;
@@ -207,10 +223,12 @@ void page_settle(struct page_pool *pool, struct page *page) {
     for (; other != NULL; other = next) {
         next = other->next;
         if (covers(other, page)) {
+            snapshots_move(pool, page, other);
             page_unlist(pool, page);
             return;
         }
         if (other->n_users == 0 && covers(page, other)) {
+            snapshots_move(pool, other, page);
             page_drop(pool, other);
             other->next = pool->free;
             pool->free = other;
@@ -218,16 +236,15 @@ void page_settle(struct page_pool *pool, struct page *page) {
     }
 }
 
-void page_copy(struct page_pool *pool, struct page *to, const struct page *from) {
+void page_memory_copy(struct page_pool *pool, void *to, const void *from, size_t size) {
     const struct exec *x = &pool->model->exec;
-    size_t size = pool->model->page_size;
-    const void *source = from->memory;
     if (!x->backend->is_host) {
-        pool->bounce = pool->bounce != NULL ? pool->bounce : mem_alloc(size);
-        x->backend->copy_out(x->device, pool->bounce, from->memory, size);
-        source = pool->bounce;
+        size_t room = pool->model->page_size + pool->model->fixed_size;
+        pool->bounce = pool->bounce != NULL ? pool->bounce : mem_alloc(room);
+        x->backend->copy_out(x->device, pool->bounce, from, size);
+        from = pool->bounce;
     }
-    x->backend->copy_in(x->device, to->memory, source, size);
+    x->backend->copy_in(x->device, to, from, size);
 }
 
 void page_pool_free(struct page_pool *pool) {

@@ -11,6 +11,7 @@
 #pragma once
 #include "digest.h"
 #include "model.h"
+#include "snapshot.h"
 
 struct page_key {
     unsigned char bytes[SHA256_SIZE];
@@ -25,6 +26,7 @@ struct page {
     bool is_listed;              // can be found by name
     struct page *next;           // in its bucket, or among the free
     struct page *older, *newer;  // among listed pages without users
+    struct snapshot *snapshots;  // of families with recurrent layers
     int32_t ids[PAGE_TOKENS];    // [n_tokens]
 };
 
@@ -37,10 +39,13 @@ struct page_pool {
     struct page **buckets;
     size_t n_buckets;  // a power of two
     struct page *oldest, *newest, *free;
-    void *bounce;  // page_size bytes of host memory, for backends whose memory is not the host's
+    struct snapshots snapshots;
+    void *bounce;  // host memory, for backends whose memory is another
 };
 
-void page_pool_init(struct page_pool *pool, struct model *model, int32_t n_pages_max);
+/* `n_snapshots_max`: of models with recurrent layers. */
+void page_pool_init(struct page_pool *pool, struct model *model, int32_t n_pages_max,
+                    int32_t n_snapshots_max);
 void page_pool_free(struct page_pool *pool);  // no page may have users
 
 /* The parent of every first page of a namespace ("" is one, too). */
@@ -58,7 +63,7 @@ void page_leave(struct page_pool *pool, struct page *page);
 /* Give its memory back: it may hold numbers that are not finite.  One user, the caller. */
 void page_destroy(struct page_pool *pool, struct page *page);
 
-/* Make the page known as the continuation of `parent`. */
+/* Make the page known as the continuation of `parent`, or forget it and its snapshots. */
 void page_list(struct page_pool *pool, struct page *page, const struct page_key *parent);
 void page_unlist(struct page_pool *pool, struct page *page);
 /* The full page of these PAGE_TOKENS tokens; NULL when nobody computed it. */
@@ -67,7 +72,12 @@ struct page *page_find(const struct page_pool *pool, const struct page_key *pare
 /* The page that shares most of its first tokens with `ids`; how many, in `n_common`. */
 struct page *page_find_tail(const struct page_pool *pool, const struct page_key *parent,
                             const int32_t *ids, int32_t n, int32_t *n_common);
+/* The snapshot that has seen most of the first `n` tokens of `ids`; NULL when no page that begins
+ * like them has one. */
+struct snapshot *page_find_snapshot(const struct page_pool *pool, const struct page_key *parent,
+                                    const int32_t *ids, int32_t n);
 /* The page has stopped growing: kept pages that say no more than it go, and it is not kept itself
  * when another page says as much. */
 void page_settle(struct page_pool *pool, struct page *page);
-void page_copy(struct page_pool *pool, struct page *to, const struct page *from);
+/* Between two places of the backend's memory, neither larger than a page and a fixed block. */
+void page_memory_copy(struct page_pool *pool, void *to, const void *from, size_t size);

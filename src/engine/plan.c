@@ -107,6 +107,8 @@ void plan_pass(struct plan *plan, struct session *const *sessions, int32_t n_ses
         if (n <= 1) {
             continue;
         }
+        s->stop_at = session_stop(s);
+        n = n < s->stop_at - s->n_computed ? n : s->stop_at - s->n_computed;
         n = n < chunk ? n : chunk;
         n = n < n_free ? n : n_free;
         bool has_out = n == session_pending(s) && plan->batch.n_out < LIMIT_OUT_ROWS;

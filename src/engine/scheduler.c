@@ -235,7 +235,7 @@ static void settle_results(struct scheduler *sc) {
     for (int32_t i = 0; i < sc->plan.n_parts; i++) {
         struct session *s = sc->plan.parts[i].session;
         if (!sc->plan.parts[i].is_bad) {
-            state_settle(&s->state, s->ids, s->n_computed);
+            session_settle(s);
         }
     }
 }
@@ -392,7 +392,7 @@ struct scheduler *scheduler_open(struct model *model, const struct scheduler_opt
     struct scheduler *sc = mem_zero(1, sizeof *sc);
     sc->model = model;
     sc->options = *options;
-    page_pool_init(&sc->pool, model, options->n_pages);
+    page_pool_init(&sc->pool, model, options->n_pages, options->n_snapshots);
     pthread_mutex_init(&sc->lock, NULL);
     pthread_cond_init(&sc->filled, NULL);
     int failed = pthread_create(&sc->thread, NULL, scheduler_main, sc);

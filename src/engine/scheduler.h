@@ -8,7 +8,7 @@
 struct scheduler;
 
 struct scheduler_options {
-    int32_t context_max, parallel_max, queue_max, n_pages;
+    int32_t context_max, parallel_max, queue_max, n_pages, n_snapshots;
     struct plan_limits limits;
     const struct drafter_kind *drafter;  // NULL: the draft head alone
     bool uses_head;

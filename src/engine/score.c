@@ -65,7 +65,7 @@ enum status score_tokens(struct model *model, const int32_t *ids, int32_t n_ids,
     if (status != STATUS_OK) {
         return status;
     }
-    page_pool_init(&pool, model, n_ids / PAGE_TOKENS + 1);
+    page_pool_init(&pool, model, n_ids / PAGE_TOKENS + 1, 0);
     status = state_open(&state, &pool, n_ids, NULL, err);
     for (int32_t first = 0; first < n_ids && status == STATUS_OK; first += chunk) {
         const float *logits = NULL;

@@ -6,7 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_MAX = 1 << 24 };  // certain text of one pass
+enum {
+    TEXT_MAX = 1 << 24,      // certain text of one pass
+    SNAPSHOT_TOKENS = 1024,  // a snapshot at every so many tokens of a prompt
+    SNAPSHOT_LEAST = 32,     // fewer than that are as well computed again
+};
 
 static const struct draft_trust trust_at_first = {1.8, 2};
 
@@ -61,8 +65,9 @@ enum status session_open(struct session **out, struct model *model, struct page_
     memcpy(s->ids, request->prompt, (size_t)request->n_prompt * sizeof *s->ids);
     s->n_known = request->n_prompt;
     s->n_computed = s->state.n_settled;
+    s->n_replay = s->state.n_replay;
     s->receipt.cache.n_memory = s->n_computed;
-    s->receipt.cache.first_new = s->n_computed < prefix.n_ids ? s->n_computed : -1;
+    s->receipt.cache.first_new = s->state.n_matched < prefix.n_ids ? s->state.n_matched : -1;
     buffer_init(&s->text, TEXT_MAX);
     s->tokens_hash = sha256_open();
     s->witness = sha256_open();
@@ -82,6 +87,9 @@ void session_close(struct session *s) {
     if (s == NULL) {
         return;
     }
+    if (s->finish != FINISH_ERROR) {
+        state_snapshot(&s->state, s->n_replay);
+    }
     state_close(&s->state);
     sampler_free(&s->sampler);
     detokenizer_close(s->detokenizer);
@@ -96,6 +104,29 @@ void session_close(struct session *s) {
     }
     free(s->ids);
     free(s);
+}
+
+/* Three kinds of places are worth a snapshot: where this prompt left all known ones, since another
+ * may do so too; the row before the last, for the same prompt again; and every so often. */
+int32_t session_stop(const struct session *s) {
+    int32_t n = s->n_computed, stop = s->request->n_prompt;
+    const int32_t places[] = {
+        s->state.n_matched,
+        s->request->n_prompt - 1,
+        (n / SNAPSHOT_TOKENS + 1) * SNAPSHOT_TOKENS,
+    };
+    for (int32_t i = 0; i < 3 && s->state.fixed != NULL; i++) {
+        bool is_worth_it = places[i] >= n + SNAPSHOT_LEAST;
+        stop = is_worth_it && places[i] < stop ? places[i] : stop;
+    }
+    return stop;
+}
+
+void session_settle(struct session *s) {
+    state_settle(&s->state, s->ids, s->n_computed);
+    if (s->n_computed == s->stop_at && s->stop_at < s->request->n_prompt) {
+        state_snapshot(&s->state, s->n_replay);
+    }
 }
 
 void session_propose(struct session *s, int32_t n_max) {

@@ -35,6 +35,7 @@ struct session {
 
     int32_t *ids;  // [n_tokens_max + 1]
     int32_t n_known, n_computed, n_tokens_max;
+    int32_t stop_at;   // of the prompt: where the last pass was to end
     int32_t n_replay;  // rows before n_computed that recurrent slots hold as logged drafts
 
     int32_t drafts[LIMIT_DRAFT];  // of the next pass
@@ -83,5 +84,10 @@ int32_t session_draw(struct session *session, const float *row, int32_t pos);
 /* The pass computed `n_rows` known tokens, then the drafts when it reached the last known one.
  * `logits` holds 1 + n_drafts rows then, none otherwise.  Draws, accepts, emits; sets `finish`. */
 void session_take(struct session *session, int32_t n_rows, const float *logits);
+/* What the pass computed may be used by others from now on. */
+void session_settle(struct session *session);
+/* Where the prefill should end a pass, so that a snapshot can be kept there: the first such
+ * position behind n_computed.  Only of models with recurrent layers; else the prompt's end. */
+int32_t session_stop(const struct session *session);
 /* Send the last event: done, or failed with `err` when it is not NULL. */
 void session_end(struct session *session, const struct error *err);

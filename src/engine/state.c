@@ -12,10 +12,10 @@ static int32_t pages_for(int32_t n_tokens) {
 
 /* What the pool has of a prefix. */
 struct match {
-    int32_t n_full;       // pages, in state.held
-    struct page *tail;    // begins like the rest; NULL: none does
-    int32_t n_tail;       // tokens of it
-    int32_t n_left_idle;  // of the full pages: those without users
+    int32_t n_full;             // pages, in state.held
+    struct page *tail;          // begins like the rest; NULL: none does
+    int32_t n_tail;             // tokens of it
+    struct snapshot *snapshot;  // of families with recurrent layers: what ends the match
 };
 
 static struct match find_prefix(struct state *state, const struct prefix *prefix) {
@@ -26,13 +26,45 @@ static struct match find_prefix(struct state *state, const struct prefix *prefix
     while (n + PAGE_TOKENS <= prefix->n_ids &&
            (page = page_find(state->pool, &state->parent, prefix->ids + n)) != NULL) {
         state->held[match.n_full++] = page;
-        match.n_left_idle += page->n_users == 0;
         state->parent = page->key;
         n += PAGE_TOKENS;
     }
     match.tail = page_find_tail(state->pool, &state->parent, prefix->ids + n, prefix->n_ids - n,
                                 &match.n_tail);
     return match;
+}
+
+static const struct page_key *parent_of(const struct state *state, const struct prefix *prefix,
+                                        int32_t index) {
+    return index > 0 ? &state->held[index - 1]->key : &prefix->root;
+}
+
+/* Back to the last token of the match that has a snapshot. */
+static void cut_to_snapshot(struct state *state, const struct prefix *prefix, struct match *match) {
+    int32_t index = match->n_full;
+    for (; index >= 0 && match->snapshot == NULL; index--) {
+        int32_t first = index * PAGE_TOKENS, n = prefix->n_ids - first;
+        match->snapshot =
+            page_find_snapshot(state->pool, parent_of(state, prefix, index), prefix->ids + first,
+                               n < PAGE_TOKENS ? n : PAGE_TOKENS);
+        match->n_full = index;
+    }
+    match->n_tail = match->snapshot != NULL ? match->snapshot->at : 0;
+    match->tail = match->snapshot != NULL ? match->snapshot->page : NULL;
+    if (match->n_tail == PAGE_TOKENS) {
+        state->held[match->n_full++] = match->tail;
+        match->n_tail = 0;
+        match->tail = NULL;
+    }
+    state->parent = *parent_of(state, prefix, match->n_full);
+}
+
+static int32_t count_shared(const struct state *state, const struct match *match) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < match->n_full; i++) {
+        n += state->held[i]->n_users > 0;
+    }
+    return n;
 }
 
 static enum status check_room(const struct page_pool *pool, int32_t n_tokens, int32_t n_shared,
@@ -73,7 +105,8 @@ static void begin_tail(struct state *state, const struct match *match,
         return;
     }
     if (add_page(state, match->tail, NULL) == STATUS_OK) {
-        page_copy(pool, state->held[state->n_pages - 1], match->tail);
+        page_memory_copy(pool, state->held[state->n_pages - 1]->memory, match->tail->memory,
+                         pool->model->page_size);
     } else if (match->tail->n_users == 0) {
         page_use(pool, match->tail);
         page_unlist(pool, match->tail);
@@ -88,6 +121,10 @@ static void begin_tail(struct state *state, const struct match *match,
 
 static void begin_prefix(struct state *state, const struct match *match,
                          const struct prefix *prefix) {
+    if (match->snapshot != NULL) {
+        snapshot_restore(state->pool, match->snapshot, state->fixed);
+        state->n_replay = match->snapshot->n_replay;
+    }
     for (int32_t i = 0; i < match->n_full; i++) {
         page_use(state->pool, state->held[i]);
         state->pages[i] = state->held[i]->memory;
@@ -118,10 +155,14 @@ enum status state_open(struct state *state, struct page_pool *pool, int32_t n_to
     *state = (struct state){.pool = pool, .n_pages_max = n_pages};
     state->pages = mem_zero((size_t)n_pages, sizeof *state->pages);
     state->held = mem_zero((size_t)n_pages, sizeof(struct page *));
-    if (prefix != NULL && pool->model->fixed_size == 0) {
+    if (prefix != NULL) {
         match = find_prefix(state, prefix);
+        state->n_matched = match.n_full * PAGE_TOKENS + match.n_tail;
     }
-    enum status status = check_room(pool, n_tokens, match.n_full - match.n_left_idle, err);
+    if (prefix != NULL && pool->model->fixed_size > 0) {
+        cut_to_snapshot(state, prefix, &match);
+    }
+    enum status status = check_room(pool, n_tokens, count_shared(state, &match), err);
     if (status == STATUS_OK) {
         status = open_fixed(state, err);
     }
@@ -181,6 +222,7 @@ static void finish_page(struct state *state, int32_t index) {
     struct page *twin = page_find(pool, &state->parent, page->ids);
     if (twin != NULL) {
         page_use(pool, twin);
+        snapshots_move(pool, page, twin);
         page_unlist(pool, page);
         page_leave(pool, page);
         state->held[index] = twin;
@@ -209,6 +251,14 @@ void state_settle(struct state *state, const int32_t *ids, int32_t n) {
         } else {
             page->n_tokens = at + n_new;
         }
+    }
+}
+
+void state_snapshot(struct state *state, int32_t n_replay) {
+    int32_t index = (state->n_settled - 1) / PAGE_TOKENS;
+    if (state->fixed != NULL && state->n_settled > 0) {
+        snapshot_keep(state->pool, state->held[index], state->n_settled - index * PAGE_TOKENS,
+                      n_replay, state->fixed);
     }
 }
 

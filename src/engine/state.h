@@ -5,7 +5,8 @@
  *
  * A state that is opened with a prefix begins with what was computed before of the same tokens:
  * full pages are shared, the part that is left is a copy of a page that begins like it.  (Rows past
- * a session's length are never read, so the rest of the copy does not matter.)
+ * a session's length are never read, so the rest of the copy does not matter.)  Models with
+ * recurrent layers begin at the last of these tokens at which a snapshot was kept.
  */
 #pragma once
 #include "page.h"
@@ -18,6 +19,8 @@ struct state {
     void *fixed;
     struct page_key parent;  // of the page that token n_settled is in, or will be
     int32_t n_settled;       // tokens that can be found by name
+    int32_t n_matched;       // of the prefix: tokens that the pool had pages of
+    int32_t n_replay;        // of the snapshot that the fixed block began with
 };
 
 /* The tokens that a session will read: `n_ids` of them may come from what is kept. */
@@ -39,5 +42,7 @@ MUST_CHECK enum status state_grow(struct state *state, int32_t n_tokens, struct 
 /* The first `n` of the session's tokens are computed for good: others may use them.  Only for
  * states that were opened with a prefix. */
 void state_settle(struct state *state, const int32_t *ids, int32_t n);
+/* Keep the fixed block, if there is one, as of the settled tokens. */
+void state_snapshot(struct state *state, int32_t n_replay);
 /* A pass failed: whatever it wrote is not kept. */
 void state_spoil(struct state *state);

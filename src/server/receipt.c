@@ -49,7 +49,13 @@ static void put_cache(struct json_writer *w, const struct receipt *receipt) {
     json_pair_int(w, "disk", c->n_disk);
     json_pair_int(w, "recomputed", receipt->usage.n_prompt - receipt->usage.n_cached);
     json_put_key(w, "reason");
-    if (c->first_new < 0) {
+    int32_t n_same = c->first_new < 0 ? receipt->usage.n_prompt - 1 : c->first_new;
+    if (c->n_memory + c->n_disk < n_same) {
+        snprintf(reason, sizeof reason,
+                 "%d tokens are known, but the recurrent layers' state was kept at token %d",
+                 (int)n_same, (int)(c->n_memory + c->n_disk));
+        json_put_string(w, reason);
+    } else if (c->first_new < 0) {
         json_put_null(w);
     } else {
         snprintf(reason, sizeof reason, "no kept state goes on with the prompt's token %d",
