@@ -317,10 +317,10 @@ static void check_family(const char *family, double limit, double draft_limit) {
            (long long)result.n_drafts_compared, result.draft_error, draft_limit,
            (int)result.n_cached, 3 * GREEDY, (int)result.n_recomputed);
     fflush(stdout);
-    CHECK(result.n_compared > 10000);  // 272 positions x 17, and 12 whole rows
+    CHECK_EQ_INT(result.n_compared, 272 * 17 + 12 * model->vocab);  // and 12 whole rows
     CHECK(result.error <= limit);
     CHECK(result.draft_error <= draft_limit);
-    CHECK(result.n_drafts_compared > (draft_limit > 0 ? 10000 : -1));
+    CHECK_EQ_INT(result.n_drafts_compared, draft_limit > 0 ? 269 * 17 + 12 * model->vocab : 0);
     CHECK_EQ_INT(result.n_cached, 3 * GREEDY);
     CHECK_EQ_INT(result.n_recomputed, 3 * GREEDY);
     int64_t n;
@@ -374,6 +374,11 @@ END
 
 TEST(qwen3_next_gives_the_reference_logits_and_continuations) {
     check_family("qwen3_next", 1e-3, 0);
+}
+END
+
+TEST(deepseek_v3_in_fp8_gives_the_reference_logits_and_continuations) {
+    check_family("deepseek_v3_fp8", 3e-4, 3e-4);
 }
 END
 
@@ -476,6 +481,7 @@ TEST(logits_are_one_value_over_isa_threads_rows_and_chunk) {
     check_hash("glm4_moe", (struct model_options){0});
     check_hash("qwen3_moe", (struct model_options){.quant = QUANT_Q8});
     check_hash("mistral", (struct model_options){0});
+    check_hash("deepseek_v3_fp8", (struct model_options){0});
     check_hash("qwen3_next", (struct model_options){0});
     check_hash("gpt_oss", (struct model_options){0});
     check_hash("phi3", (struct model_options){0});
@@ -519,6 +525,7 @@ SUITE(family, 300, llama_gives_the_reference_logits_and_continuations,
       phi3_gives_the_reference_logits_and_continuations,
       gpt_oss_gives_the_reference_logits_and_continuations,
       qwen3_next_gives_the_reference_logits_and_continuations,
+      deepseek_v3_in_fp8_gives_the_reference_logits_and_continuations,
       glm4_moe_gives_the_reference_logits_and_continuations,
       gemma3_gives_the_reference_logits_and_continuations,
       logits_are_one_value_over_isa_threads_rows_and_chunk,

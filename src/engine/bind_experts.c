@@ -38,6 +38,49 @@ static enum status slice_stacked(struct binding *b, const struct experts_spec *s
     return STATUS_OK;
 }
 
+static bool is_plain(const struct checkpoint_tensor *t) {
+    return t->dtype == DT_F32 || t->dtype == DT_F16 || t->dtype == DT_BF16 ||
+           dtype_info(t->dtype)->is_quantised;
+}
+
+/* Rows [first, first + rows) of a matrix of several tensors (packed.h), widened to f32 and, when
+ * asked, transposed. */
+static enum status cut_packed(struct binding *b, const struct checkpoint_tensor *t, int32_t n_rows,
+                              int32_t cols, int32_t first, int32_t rows, bool is_transposed,
+                              struct checkpoint_tensor *out) {
+    struct packed_matrix matrix;
+    size_t row_size = 0, size = (size_t)rows * (size_t)cols * sizeof(float);
+    enum status status =
+        packed_open(&matrix, &b->model->packing, b->model->checkpoint, t, n_rows, cols, b->err);
+    if (status != STATUS_OK || !dtype_row_size(matrix.dtype, matrix.stride, &row_size)) {
+        return status;
+    }
+    float *to = bind_own(b->model, size);
+    if (to == NULL) {
+        return bind_no_memory(b, t->name, size);
+    }
+    unsigned char *row = mem_alloc(row_size);
+    float *wide = mem_alloc((size_t)matrix.stride * sizeof *wide);
+    for (int32_t r = 0; r < rows; r++) {
+        packed_row(&matrix, first + r, row);
+        quant_to_f32(matrix.dtype, row, wide, matrix.stride);
+        for (int32_t k = 0; k < cols; k++) {
+            size_t at = is_transposed ? (size_t)k * (size_t)rows + (size_t)r
+                                      : (size_t)r * (size_t)cols + (size_t)k;
+            to[at] = wide[k];
+        }
+    }
+    free(row);
+    free(wide);
+    *out = *t;
+    out->dtype = DT_F32;
+    out->n_dims = 2;
+    out->dims[0] = is_transposed ? cols : rows;
+    out->dims[1] = is_transposed ? rows : cols;
+    out->data = (const unsigned char *)to;
+    return STATUS_OK;
+}
+
 /* Head `h`'s matrix out of tensor `t`. */
 static enum status cut_head(struct binding *b, const struct experts_spec *spec, int32_t h,
                             const struct checkpoint_tensor *t, struct checkpoint_tensor *out) {
@@ -46,6 +89,10 @@ static enum status cut_head(struct binding *b, const struct experts_spec *spec, 
     int32_t cols = bind_field(b, heads->is_transposed ? spec->rows_at : spec->cols_at);
     int32_t head_rows = bind_field(b, heads->head_rows_at), first = bind_field(b, heads->first_at);
     size_t row_size = 0, value_size = (size_t)dtype_info(t->dtype)->block_size;
+    if (b->model->packing.kind != PACKING_NONE && !is_plain(t)) {
+        return cut_packed(b, t, bind_field(b, heads->n_at) * head_rows, cols, h * head_rows + first,
+                          rows, heads->is_transposed, out);
+    }
     enum status status = bind_check_shape(b, t, bind_field(b, heads->n_at) * head_rows, cols);
     if (status == STATUS_OK) {
         status = bind_check_numeric(b, t);
