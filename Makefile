@@ -43,7 +43,8 @@ endif
 
 # The end of a file's name says which instructions it may use.
 %_avx2.o:   CFLAGS += -O3 -mavx2 -mfma -mf16c
-%_avx512.o: CFLAGS += -O3 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
+%_avxvnni.o: CFLAGS += -O3 -mavx2 -mfma -mf16c -mavxvnni
+%_avx512.o %_amx.o: CFLAGS += -O3 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
 
 # Everything below the command line, once, for the program, the tests and the benches.
 LIBRARY := $(BUILD)/libselfsame.a

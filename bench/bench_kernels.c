@@ -279,7 +279,7 @@ static double time_attention(const struct backend *backend, void *device, struct
                              int32_t n_rows, void *const *pages, struct tensor q, struct tensor y) {
     struct kv_slot slot = {a.format, a.n_kv_heads, a.head_dim, 0};
     struct attend_args args = {.n_heads = a.n_heads, .scale = 0.1f};
-    struct span span = {0, n_rows, a.context - n_rows, pages, NULL};
+    struct span span = {.n_rows = n_rows, .first_pos = a.context - n_rows, .pages = pages};
     struct batch batch = {.n_rows = n_rows, .spans = &span, .n_spans = 1};
     q.rows = y.rows = n_rows;
     double start = now_s();
@@ -416,7 +416,8 @@ int main(int argc, char **argv) {
     unsigned char *memory = mem_large(READ_SIZE);
     memset(memory, 1, READ_SIZE);
     bench.memory = memory;
-    bench.is_wide = strncmp(d.backend->describe(d.device), "avx512", 6) == 0;
+    const char *isa = d.backend->describe(d.device);
+    bench.is_wide = strncmp(isa, "avx512", 6) == 0 || strncmp(isa, "amx", 3) == 0;
     struct threads *one = threads_open(1);
     struct ceilings single = measure_ceilings(one, memory, bench.is_wide);
     printf("%s; 1 thread: read %.1f GB/s, dot16 %.0f Gmac/s, fma %.0f Gmac/s\n",

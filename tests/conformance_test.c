@@ -17,9 +17,11 @@ static const struct variant {
     const struct backend *backend;
     struct backend_options options;
 } variants[] = {
-    {&backend_cpu, {1, "scalar"}}, {&backend_cpu, {2, "scalar"}}, {&backend_cpu, {1, "avx2"}},
-    {&backend_cpu, {2, "avx2"}},   {&backend_cpu, {3, "avx2"}},   {&backend_cpu, {1, "avx512"}},
-    {&backend_cpu, {2, "avx512"}}, {&backend_cpu, {3, "avx512"}}, {&backend_cuda, {0, NULL}},
+    {&backend_cpu, {1, "scalar"}},  {&backend_cpu, {2, "scalar"}}, {&backend_cpu, {1, "avx2"}},
+    {&backend_cpu, {2, "avx2"}},    {&backend_cpu, {3, "avx2"}},   {&backend_cpu, {1, "avxvnni"}},
+    {&backend_cpu, {2, "avxvnni"}}, {&backend_cpu, {1, "avx512"}}, {&backend_cpu, {2, "avx512"}},
+    {&backend_cpu, {3, "avx512"}},  {&backend_cpu, {1, "amx"}},    {&backend_cpu, {2, "amx"}},
+    {&backend_cuda, {0, NULL}},
 };
 
 #define COUNT(array) ((int32_t)(sizeof(array) / sizeof(array)[0]))

@@ -449,7 +449,7 @@ static bool has_isa(const char *isa) {
 }
 
 static void check_hash(const char *family, struct model_options base) {
-    static const char *const isas[] = {"avx2", "avx512", "neon"};
+    static const char *const isas[] = {"avx2", "avxvnni", "avx512", "amx", "neon"};
     static const int32_t chunks[] = {1, 7, 64, 256, 0}, rows[] = {1, 2, 5, 33, 0};
     struct model_options scalar = base;
     scalar.backend.isa = "scalar";

@@ -14,7 +14,7 @@
 
 struct backend_options {
     int32_t n_threads;  // 0: as many as there are cores; backends other than cpu may ignore it
-    const char *isa;    // NULL: the best there is; else "scalar", "avx2", "avx512", "neon"
+    const char *isa;    // NULL: the best there is; else one of the CPU backend's table (cpu.c)
 };
 
 struct attend_args {

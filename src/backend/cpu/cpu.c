@@ -6,48 +6,79 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static bool has_avx2(void) {
-#if defined(__x86_64__)
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-    return false;
-#endif
-}
-
-static bool has_avx512(void) {
-#if defined(__x86_64__)
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vnni");
-#else
-    return false;
-#endif
-}
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static bool has_scalar(void) {
     return true;
 }
 
-/* Best first. */
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+static bool has_avx2(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+static bool has_avxvnni(void) {
+    enum { LEAF = 7, SUBLEAF = 1, AVX_VNNI = 1 << 4 };
+    unsigned a = 0, b, c, d;
+    return has_avx2() && __get_cpuid_count(LEAF, SUBLEAF, &a, &b, &c, &d) != 0 &&
+           (a & AVX_VNNI) != 0;
+}
+
+static bool has_avx512(void) {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vnni");
+}
+
+/* Linux lends the tiles' registers to a process that asks for them. */
+static bool has_amx(void) {
+    enum { LEAF = 7, TILES = 1 << 24, INT8 = 1 << 25, REQUEST_STATE = 0x1023, TILE_DATA = 18 };
+    unsigned a, b, c, d = 0;
+    return has_avx512() && __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) != 0 && (d & TILES) != 0 &&
+           (d & INT8) != 0 && syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
+}
+
+#define X86(test, kernels) test, &(kernels)
+#define X86_TILES(tiles) &(tiles)
+#else
+#define X86(test, kernels) NULL, NULL
+#define X86_TILES(tiles) NULL
+#endif
+
+/* Best first; without a test where another processor is built for. */
 static const struct isa {
     const char *name;
     bool (*is_supported)(void);
     const struct cpu_kernels *kernels;
+    const struct cpu_tiles *tiles;
 } isas[] = {
-    {"avx512", has_avx512, &kernels_avx512},
-    {"avx2", has_avx2, &kernels_avx2},
-    {"scalar", has_scalar, &kernels_scalar},
+    {"amx", X86(has_amx, kernels_avx512), X86_TILES(tiles_amx)},
+    {"avx512", X86(has_avx512, kernels_avx512), NULL},
+    {"avxvnni", X86(has_avxvnni, kernels_avxvnni), NULL},
+    {"avx2", X86(has_avx2, kernels_avx2), NULL},
+    {"scalar", has_scalar, &kernels_scalar, NULL},
 };
 
-static enum status choose_kernels(const char *name, const struct cpu_kernels **out,
-                                  struct error *err) {
-    for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
+enum { N_ISAS = sizeof isas / sizeof isas[0] };
+
+static enum status refuse_isa(const char *name, struct error *err) {
+    char known[128] = "";
+    for (size_t i = N_ISAS, n = 0; i-- > 0; n = strlen(known)) {
+        snprintf(known + n, sizeof known - n, "%s%s", n > 0 ? ", " : "", isas[i].name);
+    }
+    return error_set(err, STATUS_USAGE, "isa '%s': not one of %s", name, known);
+}
+
+static enum status choose_isa(const char *name, const struct isa **out, struct error *err) {
+    for (size_t i = 0; i < N_ISAS; i++) {
         if (name != NULL && strcmp(name, isas[i].name) != 0) {
             continue;
         }
-        if (isas[i].is_supported()) {
-            *out = isas[i].kernels;
+        if (isas[i].is_supported != NULL && isas[i].is_supported()) {
+            *out = &isas[i];
             return STATUS_OK;
         }
         if (name != NULL) {
@@ -55,22 +86,22 @@ static enum status choose_kernels(const char *name, const struct cpu_kernels **o
                              name);
         }
     }
-    return error_set(err, STATUS_USAGE, "isa '%s': not one of scalar, avx2, avx512",
-                     name != NULL ? name : "");
+    return refuse_isa(name != NULL ? name : "", err);
 }
 
 static enum status cpu_open(void **out, const struct backend_options *options, struct error *err) {
-    const struct cpu_kernels *kernels = NULL;
-    enum status status = choose_kernels(options->isa, &kernels, err);
+    const struct isa *isa = NULL;
+    enum status status = choose_isa(options->isa, &isa, err);
     if (status != STATUS_OK) {
         return status;
     }
     struct cpu_device *device = mem_zero(1, sizeof *device);
-    device->kernels = kernels;
+    device->kernels = isa->kernels;
+    device->tiles = isa->tiles;
     device->threads = threads_open(options->n_threads);
     int32_t n = threads_count(device->threads);
-    snprintf(device->description, sizeof device->description, "%s, %d thread%s", kernels->name,
-             (int)n, n == 1 ? "" : "s");
+    snprintf(device->description, sizeof device->description, "%s, %d thread%s", isa->name, (int)n,
+             n == 1 ? "" : "s");
     *out = device;
     return STATUS_OK;
 }

@@ -8,7 +8,8 @@
 struct cpu_device {
     struct threads *threads;
     const struct cpu_kernels *kernels;
-    unsigned char *work;  // scratch of one op; grows
+    const struct cpu_tiles *tiles;  // or NULL
+    unsigned char *work;            // scratch of one op; grows
     size_t work_size;
     char description[64];
 };

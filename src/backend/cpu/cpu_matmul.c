@@ -82,7 +82,12 @@ static void find_forms(struct matmul_job *job) {
     }
 }
 
-static void carve_form(struct acts_form *form, int32_t n_rows, struct cpu_carver *carver) {
+static bool uses_tiles(const struct matmul_job *job) {
+    return job->device->tiles != NULL && job->a.rows >= job->device->tiles->rows_min;
+}
+
+static void carve_form(struct acts_form *form, int32_t n_rows, bool has_slices,
+                       struct cpu_carver *carver) {
     size_t n = (size_t)n_rows;
     if (form->form == FORM_FLOAT) {
         form->rows.stride = spread(form->k, 16);
@@ -96,6 +101,10 @@ static void carve_form(struct acts_form *form, int32_t n_rows, struct cpu_carver
     form->rows.q = cpu_carve(carver, n_values * sizeof(int16_t));
     if (form->form == FORM_A2) {
         form->rows.low = cpu_carve(carver, n_values * sizeof(int16_t));
+    }
+    if (has_slices) {
+        form->rows.slice_stride = 2 * form->k + 3 * 64;
+        form->rows.slices = cpu_carve(carver, n * (size_t)form->rows.slice_stride);
     }
     form->rows.scale = cpu_carve(carver, n_scales * sizeof(float));
     if (form->has_sums) {
@@ -112,6 +121,7 @@ static struct dot_rows rows_from(const struct dot_rows *rows, int32_t first) {
     int64_t values = (int64_t)first * rows->stride, scales = (int64_t)first * rows->scale_stride;
     from.q = rows->q + values;
     from.low = rows->low != NULL ? rows->low + values : NULL;
+    from.slices = rows->slices != NULL ? rows->slices + (int64_t)first * rows->slice_stride : NULL;
     from.scale = rows->scale + scales;
     from.sum = rows->sum != NULL ? rows->sum + scales : NULL;
     from.minus8 = rows->minus8 != NULL ? rows->minus8 + scales : NULL;
@@ -133,6 +143,9 @@ static void prepare_row(const struct matmul_job *job, const struct acts_form *fo
                                    is_a2 ? 256.0f : 1.0f, (int16_t *)(uintptr_t)rows.q,
                                    (int16_t *)(uintptr_t)rows.low, (float *)(uintptr_t)rows.scale,
                                    (float *)(uintptr_t)rows.sum, (int32_t *)(uintptr_t)rows.minus8);
+    if (rows.slices != NULL) {
+        job->device->tiles->slice((int8_t *)(uintptr_t)rows.slices, rows.q, rows.low, form->k);
+    }
 }
 
 static void prepare_rows(void *context, int32_t first, int32_t end, int32_t worker) {
@@ -210,8 +223,38 @@ static void multiply_float(const struct matmul_job *job, int32_t i, int32_t pane
     }
 }
 
+/* A panel's codes for tiles, in the worker's panel unless they are so already. */
+static const void *spread_panel(const struct cpu_tiles *tiles, const struct cpu_weight *packed,
+                                const void *codes, unsigned char *scratch) {
+    if (packed->form == FORM_INT && !packed->is_4bit) {
+        return codes;
+    }
+    if (packed->form == FORM_A2) {
+        tiles->spread_a2((int8_t *)scratch, codes, packed->k);
+    } else {
+        bool is_unsigned = packed->scales == SCALES_BIAS || packed->scales == SCALES_SUB_MIN;
+        tiles->spread_4bit((int8_t *)scratch, codes, !is_unsigned, packed->k);
+    }
+    return scratch;
+}
+
+/* What a thread keeps from product to product. */
+struct multiplier {
+    unsigned char *scratch;         // its panel
+    int32_t tile_rows, tile_group;  // that tiles are configured for; 0: they are not
+};
+
+static void configure_tiles(const struct matmul_job *job, struct multiplier *worker, int32_t n_rows,
+                            int32_t group) {
+    if (worker->tile_rows != n_rows || worker->tile_group != group) {
+        job->device->tiles->configure(n_rows, group);
+        worker->tile_rows = n_rows;
+        worker->tile_group = group;
+    }
+}
+
 static void multiply_int(const struct matmul_job *job, int32_t i, int32_t index, int32_t first,
-                         int32_t n_rows, unsigned char *scratch) {
+                         int32_t n_rows, struct multiplier *worker) {
     const struct weight *w = job->weights[i];
     const struct cpu_weight *packed = w->packed;
     const struct acts_form *form = &job->forms[job->form_of[i]];
@@ -219,11 +262,17 @@ static void multiply_int(const struct matmul_job *job, int32_t i, int32_t index,
     struct dot_panel panel = cpu_panel(packed, index);
     const dot_int_fn *table = kernels->dot_a2;
     int32_t n_most = kernels->n_rows_a2;
-    if (packed->form == FORM_INT && n_rows >= kernels->widen_rows_min) {
+    bool has_tiles = form->rows.slices != NULL && n_rows >= job->device->tiles->rows_min;
+    if (has_tiles) {
+        panel.codes = spread_panel(job->device->tiles, packed, panel.codes, worker->scratch);
+        table = packed->form == FORM_A2 ? job->device->tiles->dot_a2
+                                        : job->device->tiles->dot_int[packed->scales];
+        n_most = TILE_ROWS_MAX;
+    } else if (packed->form == FORM_INT && n_rows >= kernels->widen_rows_min) {
         bool is_unsigned = packed->scales == SCALES_BIAS || packed->scales == SCALES_SUB_MIN;
-        kernels->widen((int16_t *)(void *)scratch, panel.codes, panel.sub, packed->is_4bit,
+        kernels->widen((int16_t *)(void *)worker->scratch, panel.codes, panel.sub, packed->is_4bit,
                        is_unsigned, packed->shape.group, packed->n_groups);
-        panel.codes = scratch;
+        panel.codes = worker->scratch;
         table = kernels->dot_wide[packed->scales];
         n_most = kernels->n_rows_wide;
     } else if (packed->form == FORM_INT) {
@@ -233,6 +282,9 @@ static void multiply_int(const struct matmul_job *job, int32_t i, int32_t index,
     float tile[TILE_ROWS_MAX * PANEL_ROWS];
     for (int32_t r = 0, n; r < n_rows; r += n) {
         n = next_tile(n_rows - r, n_most);
+        if (has_tiles) {
+            configure_tiles(job, worker, n, packed->shape.group);
+        }
         struct dot_rows rows = rows_from(&form->rows, first + r);
         table[n - 1](tile, &panel, &rows, &packed->shape);
         store_tile(job->out[i], w, first + r, n, index, tile);
@@ -242,7 +294,7 @@ static void multiply_int(const struct matmul_job *job, int32_t i, int32_t index,
 static void multiply(void *context, int32_t first, int32_t end, int32_t worker) {
     const struct matmul_job *job = context;
     int32_t n_panels = job->first_panel[job->n_weights];
-    unsigned char *scratch = job->panels + (size_t)worker * job->panel_size;
+    struct multiplier at = {.scratch = job->panels + (size_t)worker * job->panel_size};
     for (int32_t item = first; item < end; item++) {
         int32_t block = item / n_panels, panel = item % n_panels, i = 0;
         while (panel >= job->first_panel[i + 1]) {
@@ -253,10 +305,13 @@ static void multiply(void *context, int32_t first, int32_t end, int32_t worker) 
         const struct cpu_weight *packed = job->weights[i]->packed;
         panel -= job->first_panel[i];
         if (packed->form == FORM_FLOAT || packed->form == FORM_ROWS) {
-            multiply_float(job, i, panel, row, n_rows, scratch);
+            multiply_float(job, i, panel, row, n_rows, at.scratch);
         } else {
-            multiply_int(job, i, panel, row, n_rows, scratch);
+            multiply_int(job, i, panel, row, n_rows, &at);
         }
+    }
+    if (at.tile_rows > 0) {
+        job->device->tiles->release();
     }
 }
 
@@ -267,7 +322,8 @@ static void plan_blocks(struct matmul_job *job) {
     for (int32_t i = 0; i < job->n_weights; i++) {
         const struct cpu_weight *w = job->weights[i]->packed;
         size_t k = (size_t)w->k;
-        bool is_wide = w->form == FORM_INT && job->a.rows >= job->device->kernels->widen_rows_min;
+        bool is_wide = uses_tiles(job) ||
+                       (w->form == FORM_INT && job->a.rows >= job->device->kernels->widen_rows_min);
         size_t value = w->form == FORM_INT ? 2 : 4;
         size_t needs = w->form == FORM_ROWS ? k * (PANEL_ROWS + 1) * sizeof(float)
                        : is_wide            ? k * PANEL_ROWS * sizeof(int16_t)
@@ -277,8 +333,9 @@ static void plan_blocks(struct matmul_job *job) {
         job->first_panel[i + 1] = job->first_panel[i] + w->n_panels;
     }
     job->panel_size = (job->panel_size + 63) & ~(size_t)63;
-    size_t rows = BLOCK_SIZE / row_size / 12 * 12;
-    rows = rows < 24 ? 24 : rows;
+    size_t unit = uses_tiles(job) ? TILE_ROWS_MAX : 12;
+    size_t rows = BLOCK_SIZE / row_size / unit * unit;
+    rows = rows < 2 * unit ? 2 * unit : rows;
     job->block_rows = rows < (size_t)job->a.rows ? (int32_t)rows : job->a.rows;
     job->n_blocks = (job->a.rows + job->block_rows - 1) / job->block_rows;
 }
@@ -296,7 +353,7 @@ void cpu_matmul(void *opaque, int32_t n, struct tensor *out, struct tensor a,
     struct cpu_carver carver = {0};
     for (int pass = 0; pass < 2; pass++) {  // counts, then places
         for (int32_t f = 0; f < job.n_forms; f++) {
-            carve_form(&job.forms[f], a.rows, &carver);
+            carve_form(&job.forms[f], a.rows, uses_tiles(&job), &carver);
         }
         job.panels = cpu_carve(&carver, n_workers * job.panel_size);
         if (pass == 0) {

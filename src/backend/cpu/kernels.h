@@ -11,7 +11,7 @@
 
 enum {
     PANEL_ROWS = 16,     // weight rows side by side: one lane each
-    TILE_ROWS_MAX = 12,  // activation rows of one kernel call
+    TILE_ROWS_MAX = 16,  // activation rows of one kernel call
     PARTIAL_HEAD = 16,   // floats before the values of an attention partial or state
 };
 
@@ -43,8 +43,10 @@ struct dot_rows {
     const float *scale;     // per group
     const float *sum;       // per group, of q (BIAS, SUB_MIN): an integer below 2^24
     const int32_t *minus8;  // per group, -8 * sum of q (signed 4-bit codes)
+    const int8_t *slices;   // for struct cpu_tiles, or NULL: upper, then lower slices of k values
     int32_t stride;         // of q and low
     int32_t scale_stride;   // of scale, sum and minus8
+    int32_t slice_stride;   // of slices
 };
 
 struct dot_shape {
@@ -139,6 +141,26 @@ struct cpu_kernels {
                   const float *c, float dt, float decay, float skip);
 };
 
+/* Products by a matrix unit, for passes of several rows; everything else is done by the kernels of
+ * the instruction set that goes with it. */
+struct cpu_tiles {
+    int32_t rows_min;  // fewer are faster without
+    /* Slices of a row of k values; q and low as quantise() leaves them. */
+    void (*slice)(int8_t *slices, const int16_t *q, const int16_t *low, int32_t k);
+    /* A panel's codes as tiles take them: 8-bit codes are so already. */
+    void (*spread_a2)(int8_t *tiles, const void *codes, int32_t k);
+    void (*spread_4bit)(int8_t *tiles, const void *codes, bool is_signed, int32_t k);
+    /* By rows - 1; sub-scales and minima as in dot_direct. */
+    dot_int_fn dot_a2[TILE_ROWS_MAX];
+    dot_int_fn dot_int[SCALES_COUNT][TILE_ROWS_MAX];
+    /* Before this thread's first product, and when rows or group change: it takes as long as many
+     * groups. */
+    void (*configure)(int32_t n_rows, int32_t group);
+    void (*release)(void);  // this thread will use no tiles for a while
+};
+
+extern const struct cpu_tiles tiles_amx;
 extern const struct cpu_kernels kernels_scalar;
 extern const struct cpu_kernels kernels_avx2;
+extern const struct cpu_kernels kernels_avxvnni;
 extern const struct cpu_kernels kernels_avx512;

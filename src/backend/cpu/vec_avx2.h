@@ -1,6 +1,6 @@
 /* vec_avx2.h - sixteen lanes as two AVX2 registers: the words that the kernel templates are
- * written in.  `vf` holds 16 floats, `vi` 16 integers (or 32 of 16 bits, a pair per lane), `vm`
- * chooses lanes.
+ * written in, for AVX2 and for AVX-VNNI, which adds a multiply-add of integers.  `vf` holds 16
+ * floats, `vi` 16 integers (or 32 of 16 bits, a pair per lane), `vm` chooses lanes.
  */
 #pragma once
 #include <immintrin.h>
@@ -127,10 +127,15 @@ VEC struct vf v_negate(struct vf x) {
 /* acc + the sum of each lane's two products of 16-bit values.  The empty asm keeps the compiler
  * from regrouping long sums, which would need more registers than there are. */
 VEC struct vi vi_dot16(struct vi acc, struct vi x, struct vi y) {
+#ifdef __AVXVNNI__
+    return (struct vi){_mm256_dpwssd_avx_epi32(acc.a, x.a, y.a),
+                       _mm256_dpwssd_avx_epi32(acc.b, x.b, y.b)};
+#else
     acc.a = _mm256_add_epi32(acc.a, _mm256_madd_epi16(x.a, y.a));
     acc.b = _mm256_add_epi32(acc.b, _mm256_madd_epi16(x.b, y.b));
     __asm__("" : "+x"(acc.a), "+x"(acc.b));
     return acc;
+#endif
 }
 
 /* Per 16-bit value: the upper slice, (x + 128) >> 8. */
