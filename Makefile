@@ -102,6 +102,16 @@ demo: packages  ## the main job, end to end
 bench: $(BUILD)/bench-kernels  ## kernels as fractions of the machine's ceilings
 	$(BUILD)/bench-kernels
 
+# Architectures whose kernels are compiled, without being run: Ada, Hopper, Blackwell.
+CUDA_ARCHS := 89 90a 100 120
+archs:  ## compile the CUDA kernels for every architecture: CUDA_HOME=/path/to/toolkit
+	@if ! test -x "$(or $(CUDA_HOME),/usr/local/cuda)/bin/nvcc"; then echo "archs: skipped: no nvcc"; \
+	else set -e; for arch in $(CUDA_ARCHS); do \
+	    $(MAKE) CUDA=1 BUILD=build/sm_$$arch cubins \
+	        CUDA_ARCH="-gencode=arch=compute_$$arch,code=sm_$$arch"; done; fi
+
+cubins: $(filter-out $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/backend/cuda/*.c)),$(CUDA_OBJECTS))
+
 format:  ## format every source with clang-format 14
 	clang-format -i $(shell find src tests fuzz bench tools -name '*.[ch]')
 
@@ -111,4 +121,4 @@ clean:  ## remove build/
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
 
-.PHONY: all packages tests tidy test test-clients demo bench format clean help
+.PHONY: all packages tests tidy test test-clients demo bench archs cubins format clean help

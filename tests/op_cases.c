@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { CASES_MAX = 6144 };
+enum { CASES_MAX = 8192 };
 
 struct list {
     struct op_case *cases;
@@ -237,6 +237,31 @@ static void add_matmuls_mixed(struct list *list) {
                                 .cols = 300,
                                 .n_weights = 1,
                                 .weight = {padded[j]}};
+            add_matmul(list, &c);
+        }
+    }
+}
+
+/* Passes of many rows, as prefill has, and more output rows than one block of any kernel. */
+static void add_matmuls_many(struct list *list) {
+    static const struct case_weight weights[] = {
+        {DT_BF16, RULE_A2, ACTS_INT16, 300, 0, FILL_OUTLIERS, true},
+        {DT_Q8, RULE_B, ACTS_INT16, 140, 0, FILL_PLAIN, false},
+        {DT_Q8, RULE_B, ACTS_INT8, 300, 0, FILL_OUTLIERS, false},
+        {DT_Q4_0, RULE_B, ACTS_INT16, 300, 0, FILL_PLAIN, true},
+        {DT_Q4_K, RULE_B, ACTS_INT16, 140, 0, FILL_OUTLIERS, false},
+        {DT_Q6_K, RULE_B, ACTS_INT16, 140, 0, FILL_PLAIN, false},
+        {DT_MXFP4, RULE_B, ACTS_INT8, 140, 0, FILL_PLAIN, false},
+    };
+    static const int32_t rows[] = {64, 65, 128, 150};
+    for (int32_t i = 0; i < COUNT(weights); i++) {
+        for (int32_t j = 0; j < COUNT(rows); j++) {
+            struct op_case c = {.kind = OP_MATMUL,
+                                .fill = j % 2 == 0 ? FILL_PLAIN : FILL_OUTLIERS,
+                                .rows = rows[j],
+                                .cols = 1280,
+                                .n_weights = 1,
+                                .weight = {weights[i]}};
             add_matmul(list, &c);
         }
     }
@@ -574,6 +599,36 @@ static void add_experts(struct list *list) {
     }
 }
 
+/* Spans of many rows, and more heads to a KV head than a tile has rows. */
+static void add_attention_many(struct list *list) {
+    static const int32_t shapes[][3] = {{4, 2, 64}, {40, 1, 64}, {6, 1, 128}, {2, 1, 256},
+                                        {3, 3, 80}, {2, 2, 34},  {140, 1, 32}};
+    static const struct case_spans spans[] = {
+        {"long prefill", 1, {{0, 150}}},
+        {"two long", 3, {{100, 70}, {600, 1}, {250, 60}}},
+    };
+    static const int32_t widths[] = {0, 100, 0, 300};
+    for (int32_t i = 0; i < COUNT(shapes); i++) {
+        for (int32_t j = 0; j < COUNT(spans); j++) {
+            int32_t turn = i * COUNT(spans) + j;
+            struct op_case c = {.kind = OP_ATTEND,
+                                .fill = turn % 2 == 0 ? FILL_PLAIN : FILL_OUTLIERS,
+                                .n_heads = shapes[i][0],
+                                .n_kv = shapes[i][1],
+                                .head_dim = shapes[i][2],
+                                .format = KV_INT16,
+                                .window = widths[turn % COUNT(widths)],
+                                .has_sinks = turn % 3 == 2,
+                                .spans = &spans[j]};
+            char name[160];
+            snprintf(name, sizeof name, "attend E16 %d/%d heads of %d, %s, window %d, %s%s",
+                     (int)c.n_heads, (int)c.n_kv, (int)c.head_dim, c.spans->name, (int)c.window,
+                     fill_names[c.fill], c.has_sinks ? ", sinks" : "");
+            list_add(list, &c, name);
+        }
+    }
+}
+
 struct op_case *op_cases(int32_t *n) {
     struct list list = {calloc(CASES_MAX, sizeof(struct op_case)), 0};
     if (list.cases == NULL) {
@@ -603,6 +658,8 @@ struct op_case *op_cases(int32_t *n) {
     add_matmuls_b(&list);
     add_matmuls_largest(&list);
     add_matmuls_mixed(&list);
+    add_matmuls_many(&list);
+    add_attention_many(&list);
     *n = list.n;
     return list.cases;
 }

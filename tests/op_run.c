@@ -91,7 +91,7 @@ static void scene_download(struct scene *scene) {
 
 /* ---- batches -------------------------------------------------------------------------------- */
 
-enum { PAGES_MAX = 16, ROWS_MAX = 128 };
+enum { PAGES_MAX = 16, ROWS_MAX = 256 };
 
 struct case_batch {
     struct batch batch;

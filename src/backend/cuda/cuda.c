@@ -154,6 +154,10 @@ static enum status cuda_weight_open(void *device, struct weight *weight, bool us
     if (uses_rows && !uses_dot) {
         return STATUS_OK;  // embedding rows are read on the host
     }
+    if (uses_dot && !cuda_can_pack(weight)) {
+        return error_set(err, STATUS_UNSUPPORTED, "%s: cuda does not compute with %s", weight->name,
+                         dtype_info(weight->t.dtype)->name);
+    }
     struct cuda_packed *packed = cuda_pack(weight, uses_dot, &error);
     if (error != cudaSuccess) {
         cuda_packed_free(packed);
@@ -640,7 +644,7 @@ const struct backend backend_cuda = {
     .name = "cuda",
     .is_host = false,
     .head_dim_unit = 2,
-    .head_dim_max = 512,
+    .head_dim_max = LIMIT_HEAD_DIM,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,

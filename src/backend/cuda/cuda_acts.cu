@@ -32,6 +32,7 @@ struct cuda_form_info cuda_form_info(enum cuda_form which) {
                 type::CODE_BYTES,                                                                  \
                 type::SCALE_BYTES,                                                                 \
                 type::HAS_MINIMUM,                                                                 \
+                type::KIND == SCALE_WIDE,                                                          \
                 type::KIND == SCALE_SUB || type::KIND == SCALE_SUB_MIN};
     switch (which) {
         CUDA_FOR_FORMS(INFO)

@@ -6,7 +6,7 @@
  */
 #include "cuda_e16.cuh"
 
-enum { CHUNK32 = 256, HEAD_DIM_MAX = 512 };
+enum { CHUNK32 = 256, HEAD_DIM_MAX = 768 };
 
 static __device__ unsigned char *head_of(const struct cuda_rows &rows, const struct cuda_kv &kv,
                                          int32_t row, int32_t pos, int32_t head) {
@@ -126,14 +126,14 @@ __global__ void query_kernel(const float *q, int32_t stride, int32_t n_heads, in
         amax = other > amax ? other : amax;
     }
     bool is_zero = !(amax > CANON_TINY);
-    float inverse = is_zero ? 0.0f : CANON_Q16 / amax;
+    float bound = canon_e16_query_bound(d), inverse = is_zero ? 0.0f : bound / amax;
     for (int32_t i = lane; i < padded; i += 32) {
-        int32_t value = i < d && !is_zero ? canon_round_clamp(x[i] * inverse, CANON_Q16) : 0;
+        int32_t value = i < d && !is_zero ? canon_round_clamp(x[i] * inverse, bound) : 0;
         high[i] = (int8_t)canon_hi(value);
         low[i] = (int8_t)canon_lo(value);
     }
     if (lane == 0) {
-        q_scale[at] = canon_e16_query_scale(is_zero ? 0.0f : amax / CANON_Q16, scale);
+        q_scale[at] = canon_e16_query_scale(is_zero ? 0.0f : amax / bound, scale);
     }
 }
 

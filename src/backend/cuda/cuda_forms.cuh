@@ -29,7 +29,8 @@ enum scale_kind {
     SCALE_POWER,    // A2: one exponent byte
     SCALE_ONE,      // d
     SCALE_AFFINE,   // d, and dmin of a minimum whose integer is 1
-    SCALE_SUB,      // d of the block, sub-scale
+    SCALE_WIDE,     // d in f32
+    SCALE_SUB,      // d of the block in f32, sub-scale
     SCALE_SUB_MIN,  // d and dmin of the block, sub-scale and integer minimum
 };
 
@@ -45,6 +46,7 @@ template <int BITS_, int GROUP_, int KIND_> struct form {
     static constexpr int WORDS = KIND_ == SCALE_POWER    ? 1
                                  : KIND_ == SCALE_ONE    ? GROUPS
                                  : KIND_ == SCALE_AFFINE ? 2 * GROUPS
+                                 : KIND_ == SCALE_WIDE   ? 2 * GROUPS
                                  : KIND_ == SCALE_SUB    ? 2 + GROUPS / 2
                                                          : 2 + GROUPS;
     static constexpr int CODE_BYTES = VECTORS * 512;
@@ -78,9 +80,11 @@ static __device__ __forceinline__ struct group_scale scale_of(const uint32_t (&w
         if (F::KIND == SCALE_AFFINE) {
             s.dmin = half_of(words[F::WORDS / 2 + g], half);
         }
+    } else if (F::KIND == SCALE_WIDE) {
+        s.d = canon_from_bits(words[2 * g + half]);
     } else {
         constexpr int quarter = F::GROUPS / 4;
-        s.d = half_of(words[0], half);
+        s.d = F::KIND == SCALE_SUB ? canon_from_bits(words[half]) : half_of(words[0], half);
         s.sc = byte_of(words[2 + half * quarter + g / 4], g % 4);
         if (F::KIND == SCALE_SUB_MIN) {
             s.dmin = half_of(words[1], half);
@@ -137,6 +141,8 @@ typedef form<8, 32, SCALE_ONE> form_8_32;
 typedef form<8, 32, SCALE_AFFINE> form_8_32m;
 typedef form<8, 32, SCALE_SUB_MIN> form_8_32k;
 typedef form<8, 16, SCALE_SUB> form_8_16k;
+typedef form<8, 32, SCALE_SUB> form_8_32s;
+typedef form<8, 32, SCALE_WIDE> form_8_32w;
 typedef form<4, 32, SCALE_ONE> form_4_32;
 typedef form<4, 32, SCALE_AFFINE> form_4_32m;
 typedef form<4, 32, SCALE_SUB_MIN> form_4_32k;
@@ -151,6 +157,8 @@ typedef form<4, 16, SCALE_SUB_MIN> form_4_16m;
     DO(CUDA_FORM_8_32M, form_8_32m)                                                                \
     DO(CUDA_FORM_8_32K, form_8_32k)                                                                \
     DO(CUDA_FORM_8_16K, form_8_16k)                                                                \
+    DO(CUDA_FORM_8_32S, form_8_32s)                                                                \
+    DO(CUDA_FORM_8_32W, form_8_32w)                                                                \
     DO(CUDA_FORM_4_32, form_4_32)                                                                  \
     DO(CUDA_FORM_4_32M, form_4_32m)                                                                \
     DO(CUDA_FORM_4_32K, form_4_32k)                                                                \

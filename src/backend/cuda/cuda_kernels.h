@@ -64,6 +64,8 @@ enum cuda_form {
     CUDA_FORM_8_32M,  // groups of 32 with a minimum
     CUDA_FORM_8_32K,  // groups of 32 with sub-scales and minima
     CUDA_FORM_8_16K,  // groups of 16 with sub-scales
+    CUDA_FORM_8_32S,  // groups of 32 with sub-scales
+    CUDA_FORM_8_32W,  // groups of 32 with f32 scales
     CUDA_FORM_4_32,   // the same with codes of 4 bits
     CUDA_FORM_4_32M,
     CUDA_FORM_4_32K,
@@ -76,7 +78,8 @@ struct cuda_form_info {
     int32_t bits, group;
     int32_t words;                    // of scales, for two rows of a step
     int32_t code_bytes, scale_bytes;  // of a tile's step
-    bool has_minimum, has_sub;        // sub-scales
+    bool has_minimum, is_wide;        // is_wide: f32 scales of groups
+    bool has_sub;                     // sub-scales
 };
 struct cuda_form_info cuda_form_info(enum cuda_form form);
 

@@ -16,18 +16,28 @@ struct cuda_packed {
     int32_t n_buffers;
 };
 
-/* How the formats of rule B are packed.  Codes of 5 and 6 bits take 8, of 2 and 3 bits 4. */
+/* How the formats of rule B are packed.  Codes of 5 and 6 bits take 8, of 1 to 3 bits 4. */
 static const struct {
     bool is_known;
     enum cuda_form form;
 } forms[DT_COUNT] = {
-    [DT_Q8_0] = {true, CUDA_FORM_8_32},  [DT_Q4_0] = {true, CUDA_FORM_4_32},
-    [DT_Q4_1] = {true, CUDA_FORM_4_32M}, [DT_Q5_0] = {true, CUDA_FORM_8_32},
-    [DT_Q5_1] = {true, CUDA_FORM_8_32M}, [DT_Q2_K] = {true, CUDA_FORM_4_16M},
-    [DT_Q3_K] = {true, CUDA_FORM_4_16K}, [DT_Q4_K] = {true, CUDA_FORM_4_32K},
-    [DT_Q5_K] = {true, CUDA_FORM_8_32K}, [DT_Q6_K] = {true, CUDA_FORM_8_16K},
-    [DT_Q8] = {true, CUDA_FORM_8},       [DT_Q4] = {true, CUDA_FORM_4_32},
+    [DT_Q8_0] = {true, CUDA_FORM_8_32},     [DT_Q4_0] = {true, CUDA_FORM_4_32},
+    [DT_Q4_1] = {true, CUDA_FORM_4_32M},    [DT_Q5_0] = {true, CUDA_FORM_8_32},
+    [DT_Q5_1] = {true, CUDA_FORM_8_32M},    [DT_Q2_K] = {true, CUDA_FORM_4_16M},
+    [DT_Q3_K] = {true, CUDA_FORM_4_16K},    [DT_Q4_K] = {true, CUDA_FORM_4_32K},
+    [DT_Q5_K] = {true, CUDA_FORM_8_32K},    [DT_Q6_K] = {true, CUDA_FORM_8_16K},
+    [DT_Q8] = {true, CUDA_FORM_8},          [DT_Q4] = {true, CUDA_FORM_4_32},
+    [DT_IQ4_NL] = {true, CUDA_FORM_8_32},   [DT_IQ4_XS] = {true, CUDA_FORM_8_16K},
+    [DT_IQ2_XXS] = {true, CUDA_FORM_8_32S}, [DT_IQ2_XS] = {true, CUDA_FORM_8_16K},
+    [DT_IQ2_S] = {true, CUDA_FORM_8_16K},   [DT_IQ3_XXS] = {true, CUDA_FORM_8_32S},
+    [DT_IQ3_S] = {true, CUDA_FORM_8_32S},   [DT_IQ1_S] = {true, CUDA_FORM_8_32S},
+    [DT_IQ1_M] = {true, CUDA_FORM_8_16K},   [DT_TQ1_0] = {true, CUDA_FORM_4_32},
+    [DT_TQ2_0] = {true, CUDA_FORM_4_32},    [DT_MXFP4] = {true, CUDA_FORM_8_32W},
 };
+
+bool cuda_can_pack(const struct weight *weight) {
+    return weight->rule != RULE_B || forms[weight->t.dtype].is_known;
+}
 
 const struct cuda_weight *cuda_packed_weight(const struct cuda_packed *packed) {
     return &packed->w;
@@ -84,9 +94,9 @@ static struct cuda_cut cut_of(int32_t n_units, int32_t unit) {
 
 /* A row of a matrix, decoded: integers, and scales of its groups. */
 struct row {
-    int16_t *code;       // [k]
-    uint16_t *d, *dmin;  // [groups]: f16; in rule A2 d holds the exponent
-    int8_t *sc, *m;      // [groups]
+    int16_t *code;    // [k]
+    float *d, *dmin;  // [groups]; in rule A2 d holds the exponent
+    int8_t *sc, *m;   // [groups]
 };
 
 static void decode_a2(const struct weight *w, int32_t n, int32_t k, float *wide, struct row *to) {
@@ -107,8 +117,8 @@ static void decode_b(const struct weight *w, int32_t n, int32_t k, struct row *t
             to->code[i + j] = block.code[j];
         }
         for (int32_t j = 0; j < info->block_values / info->group; j++, g++) {
-            to->d[g] = f32_to_f16(block.d);
-            to->dmin[g] = f32_to_f16(block.dmin);
+            to->d[g] = block.d;
+            to->dmin[g] = block.dmin;
             to->sc[g] = (int8_t)block.sc[j];
             to->m[g] = (int8_t)block.m[j];
         }
@@ -134,7 +144,8 @@ static void put_codes(unsigned char *block, int32_t bits, int32_t r, const int16
     }
 }
 
-static void put_half(unsigned char *words, int32_t word, int32_t r, uint16_t half) {
+static void put_half(unsigned char *words, int32_t word, int32_t r, float value) {
+    uint16_t half = f32_to_f16(value);  // exact: it was one
     memcpy(words + word * 4 + r / PAIR * 2, &half, sizeof half);
 }
 
@@ -147,8 +158,11 @@ static void put_scales(unsigned char *words, const struct cuda_form_info *info, 
         return;
     }
     for (int32_t i = 0; i < n; i++) {
-        int32_t block_word = info->has_sub ? 0 : i;
-        put_half(words, block_word, r, from->d[g + i]);
+        if (info->is_wide || (info->has_sub && !info->has_minimum)) {
+            memcpy(words + (info->is_wide ? 8 * i : 0) + 4 * half, &from->d[g + i], sizeof(float));
+        } else {
+            put_half(words, info->has_sub ? 0 : i, r, from->d[g + i]);
+        }
         if (info->has_minimum) {
             put_half(words, info->has_sub ? 1 : info->words / 2 + i, r, from->dmin[g + i]);
         }
@@ -178,7 +192,7 @@ static void pack_row(unsigned char *codes, unsigned char *scales, const struct c
 
 static void pack_integers(struct cuda_packed *p, const struct weight *w, cudaError_t *error) {
     bool is_a2 = w->rule == RULE_A2;
-    assert(is_a2 || forms[w->t.dtype].is_known);
+    assert(cuda_can_pack(w));
     p->w.form = is_a2 ? CUDA_FORM_A2 : forms[w->t.dtype].form;
     struct cuda_form_info info = cuda_form_info(p->w.form);
     int32_t unit = is_a2 ? A2_GROUP : dtype_info(w->t.dtype)->block_values;

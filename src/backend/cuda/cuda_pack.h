@@ -11,6 +11,9 @@
 
 struct cuda_packed;
 
+/* Is there a form for the weight's format under its rule? */
+bool cuda_can_pack(const struct weight *weight);
+
 /* Vectors and other f32 tables (not `uses_dot`) and matrices; never NULL. */
 struct cuda_packed *cuda_pack(const struct weight *weight, bool uses_dot, cudaError_t *error);
 void cuda_packed_free(struct cuda_packed *packed);  // NULL is fine

@@ -300,11 +300,11 @@ static void launch(cudaStream_t stream, const struct skinny &p) {
             &per_sm, skinny_kernel<F, NT, T, IS_PAIR, IS_ONE>, THREADS, BYTES);
         blocks_max = n_sm * max(per_sm, 1);
     }
-    /* As many blocks as give all of them the same number of units. */
+    /* A multiprocessor has little more than its share of the memory's speed: all of them must work.
+     */
     int32_t n_units = (p.w.rows + TILE * T - 1) / (TILE * T);
-    int32_t rounds = (n_units + blocks_max - 1) / blocks_max;
-    launch_early(skinny_kernel<F, NT, T, IS_PAIR, IS_ONE>, dim3((n_units + rounds - 1) / rounds),
-                 THREADS, BYTES, stream, p);
+    launch_early(skinny_kernel<F, NT, T, IS_PAIR, IS_ONE>, dim3(min(n_units, blocks_max)), THREADS,
+                 BYTES, stream, p);
 }
 
 template <class F>

@@ -89,22 +89,35 @@ static __device__ __forceinline__ void wgmma(int32_t (&c)[HALF_REGS], uint4 a, u
 /* ---- the ring ------------------------------------------------------------------------------- */
 
 static __device__ __forceinline__ void barrier_init(uint64_t *barrier) {
+#ifdef HAS_WGMMA
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)));
+#endif
+}
+
+/* To the copy engine. */
+static __device__ __forceinline__ void barriers_show() {
+#ifdef HAS_WGMMA
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
 }
 
 static __device__ __forceinline__ void barrier_expect(uint64_t *barrier, int32_t bytes) {
+#ifdef HAS_WGMMA
     asm volatile(
         "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
         "r"(bytes)
         : "memory");
+#endif
 }
 
 static __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity) {
+#ifdef HAS_WGMMA
     asm volatile("{\n.reg .pred p;\nagain_%=:\n"
                  "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
                  "@!p bra again_%=;\n}" ::"r"(shared_address(barrier)),
                  "r"(parity)
                  : "memory");
+#endif
 }
 
 /* The copy engine's: one thread asks, `barrier` counts what has come. */
@@ -247,7 +260,7 @@ __global__ void __launch_bounds__(TILED_THREADS, 1) wgmma_kernel(struct tiled p)
         for (int32_t i = 0; i < st::COUNT; i++) {
             barrier_init(&full[i]);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriers_show();
         for (int32_t i = 0; i < st::COUNT - 1 && i < n_steps; i++) {
             fetch_stage<F, HAS_LOW>(shared + i * st::BYTES, p, i, &full[i]);
         }
