@@ -25,7 +25,7 @@ static const struct flag {
     {ARGS_COMMON, ARG_SWITCH, "--help", "-h", NULL, AT(help), "this text"},
     {ARGS_EXECUTION, ARG_INT, "--threads", "-t", "N", AT(threads), "worker threads (all cores)"},
     {ARGS_EXECUTION, ARG_TEXT, "--isa", NULL, "NAME", AT(isa),
-     "scalar, avx2, avxvnni, avx512, amx or neon"},
+     "scalar, avx2, avxvnni, avx512 or amx"},
     {ARGS_EXECUTION, ARG_TEXT, "--device", NULL, "NAME", AT(device), "auto or cpu"},
     {ARGS_EXECUTION, ARG_INT, "--rows", NULL, "N", AT(rows), "most rows of a pass"},
     {ARGS_EXECUTION, ARG_INT, "--chunk", NULL, "N", AT(chunk), "prefill rows of a pass"},
