@@ -6,7 +6,7 @@ comma  := ,
 CC     ?= cc
 CONFIG := $(if $(SAN),$(subst $(comma),-,$(SAN)),release)
 BUILD  := build/$(CONFIG)
-WERROR ?= -Werror
+WERROR ?= $(if $(SAN),,-Werror)  # sanitizers make gcc see null where there is none
 
 # -ffp-contract=off: a fused multiply-add is written fmaf() or it does not happen; the bits that
 # every backend must agree on depend on it.  -fno-math-errno changes no bit.

@@ -5,7 +5,9 @@
 
 enum {
     HEAD_DRAFTS_MAX = 8,  // of the draft head in one window
-    REVIEW_ROUNDS = 64,   // then the head goes on only if it has saved more time than it took
+    TRIES = 16,  // windows of the head with which a session begins, to learn what it is worth
+    TRY_DRAFTS_MAX = 3,  // of one of them
+    REVIEW_ROUNDS = 64,  // then the head goes on only if it has saved more time than it took
 };
 
 /* ---- which drafter, how many ---------------------------------------------------------------- */
@@ -52,13 +54,17 @@ static void choose(struct session *s, const struct pass_costs *costs, double ste
     if (!s->has_head) {
         return;
     }
-    int32_t n_head = n_max < HEAD_DRAFTS_MAX ? n_max : HEAD_DRAFTS_MAX;
+    bool is_try = s->n_tries < TRIES && s->n_drafts == 0;
+    int32_t n_head = is_try ? TRY_DRAFTS_MAX : HEAD_DRAFTS_MAX;
+    n_head = n_max < n_head ? n_max : n_head;
     n_head = n_head < s->n_tokens_max - s->n_known - 1 ? n_head : s->n_tokens_max - s->n_known - 1;
     struct window head =
         best_window(costs, session_acceptance(s, SOURCE_HEAD), step_ms, n_other, n_head);
     struct window copied =
         best_window(costs, session_acceptance(s, SOURCE_COPY), 0, n_other, s->n_drafts);
-    if (head.rate > copied.rate) {
+    head.n = is_try && head.n == 0 && n_head > 0 ? 1 : head.n;
+    if (is_try || head.rate > copied.rate) {
+        s->n_tries++;
         s->n_drafts = 0;
         s->n_wanted = head.n;
         s->source = SOURCE_HEAD;

@@ -45,6 +45,7 @@ struct session {
         double hits, trials;  // drafted tokens that survived, that were looked at, lately
     } trust[SOURCE_COUNT];
     bool has_head;                // the model's draft head follows this session
+    int32_t n_tries;              // windows it was given
     int32_t n_reviewed, n_saved;  // rounds since it was last judged, and its drafts that survived
     double head_ms;               // what it took in them
 
