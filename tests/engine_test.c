@@ -337,7 +337,7 @@ static void check_family(const char *family) {
            (int)tally.n_drafted, (int)tally.n_stopped);
     fflush(stdout);
     CHECK_EQ_INT(tally.n_unequal, 0);
-    CHECK(tally.n_accepted > 500 && tally.n_drafted > tally.n_accepted);
+    CHECK(tally.n_accepted > 300 && tally.n_drafted > tally.n_accepted);
     CHECK(tally.n_stopped > 50);
 }
 

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import urllib.request
 
 QUESTION = (
@@ -18,16 +19,17 @@ QUESTION = (
     "and the letters from the city can wait until tomorrow.\n")
 
 
-def start(selfsame, model):
+def start(selfsame, model, log):
     """Starts the server on a free port and returns (process, base URL)."""
     server = subprocess.Popen([selfsame, "serve", model, "--port", "0"], stdout=subprocess.PIPE,
-                              text=True)
+                              stderr=log, text=True)
     for line in server.stdout:
         print("  " + line.rstrip())
         found = re.search(r"http://[0-9.]+:[0-9]+", line)
         if found:
             return server, found.group(0)
-    raise SystemExit("the server did not start")
+    log.seek(0)
+    raise SystemExit("the server did not start:\n" + log.read())
 
 
 def ask(base, draft):
@@ -49,7 +51,8 @@ def row(name, reply):
 
 
 def main():
-    server, base = start(*sys.argv[1:3])
+    log = tempfile.TemporaryFile("w+")  # a line a request: shown only when the server cannot start
+    server, base = start(*sys.argv[1:3], log)
     try:
         ask(base, False)  # warm up: the first pass touches every page of the model's file
         plain, drafted = ask(base, False), ask(base, True)
