@@ -14,7 +14,7 @@ CFLAGS += -std=c11 -D_GNU_SOURCE -O2 -g -ffp-contract=off -fno-math-errno -MMD -
           -Wall -Wextra -Wshadow -Wstrict-prototypes -Wvla $(WERROR) -fvisibility=hidden \
           $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
 FOLDERS := $(shell find src -type d)
-CPPFLAGS += $(FOLDERS:%=-I%) -DBUILD_ID='"$(shell git describe --always --dirty 2>/dev/null)"'
+CPPFLAGS += $(FOLDERS:%=-I%)
 PACKAGES := jansson libcrypto libpcre2-8 libutf8proc libmicrohttpd libcurl sqlite3
 LDLIBS += $(foreach p,$(PACKAGES),$(shell pkg-config --libs $(p))) -lm -lpthread
 CPPFLAGS += $(foreach p,$(PACKAGES),$(shell pkg-config --cflags $(p)))
@@ -45,6 +45,12 @@ endif
 %_avx2.o:   CFLAGS += -O3 -mavx2 -mfma -mf16c
 %_avxvnni.o: CFLAGS += -O3 -mavx2 -mfma -mf16c -mavxvnni
 %_avx512.o %_amx.o: CFLAGS += -O3 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
+
+# The state of the sources is written down only when it is another: build.o follows it.
+BUILD_ID := $(shell git describe --always --dirty 2>/dev/null)
+$(shell mkdir -p $(BUILD) && echo '$(BUILD_ID)' | cmp -s - $(BUILD)/id || echo '$(BUILD_ID)' >$(BUILD)/id)
+$(BUILD)/src/base/build.o: $(BUILD)/id
+$(BUILD)/src/base/build.o: CPPFLAGS += -DBUILD_ID='"$(BUILD_ID)"'
 
 # Everything below the command line, once, for the program, the tests and the benches.
 LIBRARY := $(BUILD)/libselfsame.a

@@ -1,4 +1,5 @@
 /* main.c - the table of verbs, and the dispatch to them. */
+#include "build.h"
 #include "verbs.h"
 
 #include <stdio.h>
@@ -45,7 +46,7 @@ static void print_usage(FILE *out) {
     fprintf(out,
             "selfsame %s - local LLM inference whose fast path writes the slow path's bytes\n"
             "\nusage: selfsame VERB [MODEL] [flags]; 'selfsame VERB --help' lists flags\n\n",
-            BUILD_ID);
+            build_id);
     for (size_t i = 0; i < N_VERBS; i++) {
         fprintf(out, "  %-11s %s%s\n", verbs[i].name, verbs[i].summary,
                 verbs[i].run == NULL ? " (not in this version)" : "");
@@ -93,7 +94,7 @@ int main(int argc, char **argv) {
         return EXIT_SUCCESS;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("selfsame %s, contract %s\n", BUILD_ID, contract_version);
+        printf("selfsame %s, contract %s\n", build_id, contract_version);
         return EXIT_SUCCESS;
     }
     const struct verb *verb = verb_find(argv[1]);

@@ -3,6 +3,7 @@
  * {"body": {...}, "sha256": SHA-256 of the body as it stands}.  Every verdict follows from what is
  * in the body: evidence in pairs of hashes, counts, and faults that were seen.
  */
+#include "build.h"
 #include "certify.h"
 #include "digest.h"
 #include "limits.h"
@@ -69,7 +70,7 @@ static void put_body(struct json_writer *w, const struct certificate *c) {
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
     json_open_object(w);
     json_pair_string(w, "date", date);
-    json_pair_string(w, "build", BUILD_ID);
+    json_pair_string(w, "build", build_id);
     json_pair_string(w, "contract", contract_version);
     json_pair_string(w, "model", c->model_name);
     json_pair_string(w, "model_digest", c->model_digest);
@@ -122,7 +123,7 @@ void certificate_put_markdown(const struct certificate *c, struct buffer *out) {
              "# Certificate: %s\n\n%s (%s set) on %s. Model digest `%s`, family %s, build %s, "
              "contract %s.\n\n",
              c->model_name, verdict_names[c->verdict], certify_set_names[c->set], c->execution,
-             c->model_digest, c->family, BUILD_ID, contract_version);
+             c->model_digest, c->family, build_id, contract_version);
     put_line(out, "| gate | verdict | compared | faults seen | seconds | what |\n|-|-|-|-|-|-|\n");
     for (int32_t i = 0; i < c->n_gates; i++) {
         const struct gate_result *g = &c->gates[i];
@@ -232,9 +233,9 @@ enum status certificate_check(const char *path, char *note, size_t note_size, st
         status = check_gates(json_get(json, "body"), path, err);
     }
     const char *build = json_text(json_get(json_get(json, "body"), "build"), "");
-    if (status == STATUS_OK && strcmp(build, BUILD_ID) != 0) {
+    if (status == STATUS_OK && strcmp(build, build_id) != 0) {
         snprintf(note, note_size, "STALE for this program: it is of build %s, this is %s", build,
-                 BUILD_ID);
+                 build_id);
     }
     json_close(json);
     return status;

@@ -2,6 +2,7 @@
 #include "hub.h"
 
 #include "arena.h"
+#include "build.h"
 #include "digest.h"
 #include "file.h"
 #include "json.h"
@@ -206,7 +207,9 @@ static enum status request(struct hub *hub, const char *url, struct download *d,
     }
     curl_easy_setopt(curl, CURLOPT_URL, url);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(curl, CURLOPT_USERAGENT, "selfsame/" BUILD_ID);
+    char agent[100];
+    snprintf(agent, sizeof agent, "selfsame/%s", build_id);
+    curl_easy_setopt(curl, CURLOPT_USERAGENT, agent);
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason);
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, only_head ? 0L : 1L);
     curl_easy_setopt(curl, CURLOPT_MAXREDIRS, 5L);

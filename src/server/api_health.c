@@ -1,6 +1,7 @@
 /* api_health.c - what operators ask: alive, ready, which build, how much. */
 #include "routes.h"
 
+#include "build.h"
 #include "limits.h"
 
 #include <string.h>
@@ -35,7 +36,7 @@ void api_version(struct server *server, struct http_exchange *x) {
     const struct {
         const char *key, *value;
     } rows[] = {
-        {"version", BUILD_ID},
+        {"version", build_id},
         {"contract", contract_version},
         {"compiler", __VERSION__},
         {"execution", engine_execution(server->engine)},
@@ -84,7 +85,7 @@ void api_props(struct server *server, struct http_exchange *x) {
     json_put_bool(&w, model->template != NULL);
     put_sampling(&w, model);
     json_pair_string(&w, "execution", engine_execution(server->engine));
-    json_pair_string(&w, "build", BUILD_ID);
+    json_pair_string(&w, "build", build_id);
     json_close_object(&w);
     route_json(x, 200, &out);
     buffer_free(&out);

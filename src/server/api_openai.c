@@ -1,6 +1,7 @@
 /* api_openai.c - how OpenAI's chat and text completions are written, whole and streamed. */
 #include "api_job.h"
 
+#include "build.h"
 #include "limits.h"
 #include "receipt.h"
 
@@ -14,7 +15,7 @@
 static void put_head(struct json_writer *w, const struct job *job, bool is_chunk) {
     const char *chat = is_chunk ? "chat.completion.chunk" : "chat.completion";
     char fingerprint[100];
-    snprintf(fingerprint, sizeof fingerprint, "ss-%s-%.12s", BUILD_ID,
+    snprintf(fingerprint, sizeof fingerprint, "ss-%s-%.12s", build_id,
              engine_model(job->server->engine)->digest);
     json_pair_string(w, "id", job->id);
     json_pair_string(w, "object", job->form->is_completion ? "text_completion" : chat);

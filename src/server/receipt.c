@@ -1,5 +1,6 @@
 /* receipt.c - receipts as JSON. */
 #include "receipt.h"
+#include "build.h"
 
 #include <stdio.h>
 
@@ -87,7 +88,7 @@ void receipt_put_json(struct json_writer *w, const struct engine *engine,
     put_cache(w, receipt);
     json_put_key(w, "execution");
     json_open_object(w);
-    json_pair_string(w, "build", BUILD_ID);
+    json_pair_string(w, "build", build_id);
     json_pair_string(w, "device", model->exec.backend->name);
     json_pair_string(w, "isa", engine_execution(engine));
     json_pair_int(w, "ranks", 1);
