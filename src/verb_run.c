@@ -3,6 +3,7 @@
 #include "file.h"
 #include "receipt.h"
 #include "transcript.h"
+#include "utf8.h"
 #include "verbs.h"
 
 #include <stdio.h>
@@ -209,6 +210,9 @@ static enum status run_file(struct chat *chat, struct error *err) {
     enum status status = strcmp(chat->args->file, "-") == 0
                              ? verb_read_input(&text, err)
                              : file_read(chat->args->file, &text, err);
+    if (status == STATUS_OK && !chat->args->raw && !utf8_is_valid(text.data, text.size)) {
+        status = error_set(err, STATUS_BAD_INPUT, "%s: it is not UTF-8", chat->args->file);
+    }
     if (status == STATUS_OK) {
         status = turn(chat, text.data != NULL ? text.data : "", text.size, err);
     }
