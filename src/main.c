@@ -76,8 +76,11 @@ static int verb_start(const struct verb *verb, int argc, char **argv) {
     if (status == STATUS_OK) {
         status = verb->run(&args, &err);
     }
+    bool is_written = fflush(stdout) == 0 && !ferror(stdout);
+    if (status == STATUS_OK && !is_written) {
+        status = error_set(&err, STATUS_IO, "standard output: not everything could be written");
+    }
     if (status != STATUS_OK) {
-        fflush(stdout);
         fprintf(stderr, "%s\n", err.text);
     }
     return status_exit_code(status);

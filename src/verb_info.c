@@ -143,7 +143,7 @@ static void print_text(const struct model *model, const struct survey *survey, c
     for (int32_t i = 0; i < model->n_eos; i++) {
         printf(" %d", (int)model->eos[i]);
     }
-    printf("\n  digest      %s\n", digest);
+    printf("\n  files       sha256 %s\n", digest);
 }
 
 static void put_weights(struct json_writer *w, const struct model *model,

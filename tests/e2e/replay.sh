@@ -54,5 +54,8 @@ sed 's/"tokens":\[[0-9]*/"tokens":[7/' "$folder/base.json" >"$folder/other.json"
 check 1 'check other tokens' "$selfsame" baseline check "$folder/other.json" "$llama"
 grep -q '0 differs at token 0' "$folder/out" || failed=$((failed + 1))
 check 3 'check no baseline' "$selfsame" baseline check "$folder/prompts.json" "$llama"
+# output that is lost is no success
+check 4 'a full disk' sh -c "\"$selfsame\" run \"$model\" --raw -p hi -n 3 --json >/dev/full"
+check 4 'a full disk, short output' sh -c "\"$selfsame\" info \"$model\" >/dev/full"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
